@@ -1,0 +1,96 @@
+"""The policies, one idea a file; `load` finds them by name, or a user's own by file and class."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.policy import AgentView, Level, Policy
+from fogveil.errors import InputError
+
+
+class Entry(NamedTuple):
+    """Where a policy lives, and what it does in a few words."""
+
+    module: str
+    class_name: str
+    summary: str
+
+
+POLICIES = {
+    "random": Entry("random", "Random", "any node with equal chance"),
+    "round-robin": Entry("round_robin", "RoundRobin", "one node after the other"),
+    "nearest": Entry("nearest", "Nearest", "the node the cluster hangs on"),
+    "fastest": Entry("fastest", "Fastest", "least latency + service time, queues ignored"),
+    "electre": Entry("electre", "Electre", "ELECTRE III over five static criteria"),
+    "electre-queue": Entry("electre", "ElectreQueue", "ELECTRE III with the queue length"),
+    "jsq": Entry("jsq", "JoinShortestQueue", "join the shortest queue"),
+    "p2c": Entry("p2c", "PowerOfTwoChoices", "the shorter of two random queues"),
+    "lwl": Entry("lwl", "LeastWorkLeft", "least work left"),
+    "sed": Entry("sed", "ShortestExpectedDelay", "true mean speeds and counts"),
+    "setr": Entry("setr", "ShortestTotalResponse", "the oracle that knows everything"),
+    "ci-setr": Entry("ci_setr", "CountInferredResponse", "counts alone, speeds inferred"),
+}
+
+
+def find(spec: str) -> type[Policy]:
+    """Return the class of a policy named in `POLICIES` or given as `file.py:Class`."""
+    if spec in POLICIES:
+        entry = POLICIES[spec]
+        module = importlib.import_module(f"agent.policies.{entry.module}")
+        found: type[Policy] = getattr(module, entry.class_name)
+        return found
+    path, colon, class_name = spec.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _from_file(Path(path), class_name)
+    raise InputError(
+        f"no policy is called {spec!r}: expected one of {', '.join(POLICIES)}, "
+        "or a class of yours as file.py:Class"
+    )
+
+
+def _from_file(path: Path, class_name: str) -> type[Policy]:
+    if not path.is_file():
+        raise InputError(f"policy file {path} does not exist")
+    spec = importlib.util.spec_from_file_location(f"_policy_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(
+            f"policy file {path} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    found = getattr(module, class_name, None)
+    if not (inspect.isclass(found) and issubclass(found, Policy)):
+        raise InputError(f"policy file {path} has no class {class_name} derived from agent.Policy")
+    if inspect.isabstract(found):
+        raise InputError(f"policy {class_name} in {path} does not define the method place")
+    return found
+
+
+def load(spec: str, view: AgentView) -> Policy:
+    """Make a policy for a run, refusing one that needs more than the providers disclose."""
+    policy = find(spec)
+    check_level(spec, policy, view.disclosed)
+    try:
+        return policy(view)
+    except InputError:
+        raise
+    except Exception as error:
+        if spec in POLICIES:
+            raise
+        raise InputError(f"policy {spec} cannot start: {type(error).__name__}: {error}") from error
+
+
+def check_level(spec: str, policy: type[Policy], disclosed: Level) -> None:
+    """Refuse a policy that needs more than the providers disclose."""
+    if policy.needs > disclosed:
+        raise InputError(
+            f"policy {spec} needs disclosure level {policy.needs.word!r}, "
+            f"but the providers disclose {disclosed.word!r}"
+        )

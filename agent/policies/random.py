@@ -1,0 +1,19 @@
+"""Any node with equal chance."""
+
+from __future__ import annotations
+
+from agent.policy import AgentView, Observation, Policy
+from fogveil.randomness import KeyedUniform
+
+
+class Random(Policy):
+    """Place each workload on a node drawn at random."""
+
+    def __init__(self, view: AgentView) -> None:
+        self._uniform = KeyedUniform(view.seed, "random placement")
+        self._nodes = len(view.nodes)
+        super().__init__(view)
+
+    def place(self, seen: Observation) -> int:
+        """Return a node drawn for this job."""
+        return int(self._uniform(seen.job) * self._nodes)

@@ -1,0 +1,94 @@
+"""A provider's core: its node, its private configuration, and what follows a finished job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fogveil.disclosure import CountKind, Level
+from fogveil.randomness import JobFactor, KeyedErlang, KeyedUniform, always_one
+from provider_node.discipline import DISCIPLINES
+from provider_node.node import Node, Served
+
+Aggregate = tuple[int, int, float]
+"""What goes on to the Cloud: (job, category, arrival there)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """All that one provider is given: its own secrets, and the applications it serves."""
+
+    name: str
+    ipt: float
+    ram: float
+    servers: int
+    discipline: str
+    disclosure: Level
+    count: CountKind
+    categories: tuple[str, ...]
+    instructions: tuple[float, ...]
+    """Per category."""
+    service_shape: int
+    """Erlang shape of the service factor; 0 is deterministic."""
+    demand_factors: tuple[float, ...] | None
+    """Service factors by job id where a trace gives them."""
+    forwards: float
+    """Share of the finished jobs that goes on to the Cloud (none at the Cloud itself)."""
+    cloud_latency: tuple[float, ...]
+    """From here to the Cloud, per category (empty at the Cloud itself)."""
+    feeds_back: float
+    """Share of the finished jobs whose result goes back to their cluster."""
+    seed: int
+    """The environment's seed."""
+
+
+class Provider:
+    """One provider, fog or cloud, without transport: it serves jobs and tells its count."""
+
+    def __init__(self, config: ProviderConfig) -> None:
+        self.config = config
+        self.expected = tuple(work / config.ipt for work in config.instructions)
+        """Mean service time per category."""
+        self._factor = _service_factor(config)
+        self._forward_chance = KeyedUniform(config.seed, "to the cloud")
+        self._feedback_chance = KeyedUniform(config.seed, "cloud feedback")
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an episode with an empty node."""
+        config = self.config
+        self.node = Node(self.service_time, config.servers, DISCIPLINES[config.discipline])
+        self.accept = self.node.accept
+        self.advance = self.node.advance
+
+    def service_time(self, job: int, category: int) -> float:
+        """Return how long this job takes here."""
+        return self._factor(job) * self.expected[category]
+
+    @property
+    def count(self) -> int:
+        """The one integer that may cross the boundary."""
+        if self.config.count is CountKind.WAITING:
+            return self.node.waiting
+        return self.node.in_system
+
+    def aggregates(self, served: Iterable[Served]) -> list[Aggregate]:
+        """Return what the finished jobs send on to the Cloud."""
+        share, chance = self.config.forwards, self._forward_chance
+        return [
+            (job, category, finished + self.config.cloud_latency[category])
+            for job, category, _, _, finished in served
+            if chance(job) < share
+        ]
+
+    def is_fed_back(self, job: int) -> bool:
+        """Tell whether the result of this job goes back to its cluster."""
+        return self._feedback_chance(job) < self.config.feeds_back
+
+
+def _service_factor(config: ProviderConfig) -> JobFactor:
+    if config.demand_factors is not None:
+        return config.demand_factors.__getitem__
+    if config.service_shape == 0:
+        return always_one
+    return KeyedErlang(config.seed, "service factor", config.service_shape)

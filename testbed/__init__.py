@@ -1,0 +1,1 @@
+"""The experimenter's side: scenarios, engines, records, figures and the command `fogveil`."""

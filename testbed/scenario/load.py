@@ -1,0 +1,94 @@
+"""Reading a scenario file, with overrides; a fault is one sentence with the file and the key."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fogveil.errors import InputError
+from testbed.scenario.models import Scenario
+
+Table = dict[str, Any]
+
+
+def load_scenario(path: Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
+    """Read and check a scenario; `overrides` maps dotted keys to values that replace the file's."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not a text file in UTF-8") from error
+    if not text.strip():
+        raise InputError(f"{path}: the scenario is empty")
+    try:
+        table: Table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error
+    for key, value in (overrides or {}).items():
+        _put(table, key, value)
+    _resolve_files(table, path.parent)
+    try:
+        return Scenario.model_validate(table)
+    except ValidationError as error:
+        raise InputError(f"{path}: {_sentence(error)}") from error
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Read KEY=VALUE; the value is TOML, and a word without quotes is a string."""
+    key, equals, raw = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"override {text!r}: expected KEY=VALUE, as in roles.fog=20")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw
+    return key.strip(), value
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """Read all overrides of a command line."""
+    return dict(parse_override(text) for text in texts)
+
+
+def _put(table: Table, dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"override {dotted}: {parent} is not a table of the scenario")
+        table = inner
+    table[last] = value
+
+
+def _resolve_files(table: Table, folder: Path) -> None:
+    """Files are named relative to the scenario that names them."""
+    for section in ("topology", "sources"):
+        inner = table.get(section)
+        if isinstance(inner, dict) and isinstance(inner.get("file"), str):
+            inner["file"] = str((folder / Path(inner["file"]).expanduser()).resolve())
+
+
+def _sentence(error: ValidationError) -> str:
+    faults = error.errors(include_url=False)
+    first = faults[0]
+    tags = {"internet_as", "file", "explicit", "poisson", "deterministic", "trace"}
+    unions = {"float", "int", "str", "list[constrained-float]"}
+    parts = [str(part) for part in first["loc"] if part not in tags and part not in unions]
+    parts = [part for part in parts if not part[:1].isupper() and "[" not in part]
+    key = ".".join(parts)
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "this key is unknown"
+    elif first["type"] == "missing":
+        message = "this key is missing"
+    elif first["type"] == "value_error":
+        return f"{key}: {message}" if key else message
+    else:
+        message = f"{message[0].lower()}{message[1:]}, got {first['input']!r}"
+    more = len({tuple(f["loc"]) for f in faults}) - 1
+    return f"{key}: {message}" + (f" (and {more} more)" if more else "")

@@ -1,0 +1,143 @@
+"""Traces: real arrivals and demands from a CSV or Parquet file, mapped onto a scenario."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fogveil.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from testbed.scenario.models import TraceSources
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A workload per row; the row's number is the job's id."""
+
+    times: tuple[float, ...]
+    clusters: tuple[int, ...]
+    categories: tuple[int, ...]
+    instructions: tuple[float, ...] | None
+    """Demand of each job, where the trace gives it."""
+
+
+def read_trace(given: TraceSources, clusters: tuple[str, ...], work: dict[str, float]) -> Trace:
+    """Read a trace for the given clusters and applications (name → instructions)."""
+    path = Path(given.file)
+    table = _read(path)
+    columns = given.columns
+    times = _times(table, columns.time, path) * given.time_scale
+    back = np.flatnonzero(np.diff(times) < 0)
+    if back.size:
+        raise InputError(f"{path}: column {columns.time!r} goes back in time at row {back[0] + 2}")
+    instructions = None
+    if columns.demand is not None:
+        instructions = _numbers(table, columns.demand, path) * given.demand_scale
+        bad = np.flatnonzero(~(instructions > 0))
+        if bad.size:
+            raise InputError(
+                f"{path}: column {columns.demand!r}: expected a positive demand in row {bad[0] + 1}"
+            )
+    if columns.category is not None:
+        categories = _names(table, columns.category, tuple(work), path)
+    elif instructions is not None:
+        categories = _nearest_category(instructions, list(work.values()))
+    else:
+        categories = [row % len(work) for row in range(len(times))]
+    if columns.cluster is not None:
+        places = _names(table, columns.cluster, clusters, path)
+    else:
+        places = [row % len(clusters) for row in range(len(times))]
+    demand = None if instructions is None else tuple(instructions.tolist())
+    return Trace(tuple(times.tolist()), tuple(places), tuple(categories), demand)
+
+
+def _read(path: Path) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = pyarrow.parquet.read_table(path)
+        elif path.suffix.lower() == ".csv":
+            table = pyarrow.csv.read_csv(path)
+        else:
+            raise InputError(f"{path}: expected a trace ending in .csv or .parquet")
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: the trace does not exist") from error
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: is not a readable trace: {error}") from error
+    if table.num_rows == 0:
+        raise InputError(f"{path}: the trace has no rows")
+    return table
+
+
+def _column(table: pa.Table, name: str, path: Path) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        known = ", ".join(table.column_names)
+        raise InputError(f"{path}: no column is called {name!r}, only {known}")
+    column = table[name]
+    if column.null_count:
+        raise InputError(f"{path}: column {name!r} has {column.null_count} empty cells")
+    return column
+
+
+def _numbers(table: pa.Table, name: str, path: Path) -> Floats:
+    import pyarrow as pa
+
+    try:
+        numbers: Floats = _column(table, name, path).cast(pa.float64()).to_numpy()
+    except pa.ArrowException as error:
+        raise InputError(f"{path}: column {name!r}: expected numbers") from error
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{path}: column {name!r}: expected finite numbers")
+    return numbers
+
+
+def _times(table: pa.Table, name: str, path: Path) -> Floats:
+    """Seconds since the first row for time stamps; plain numbers as they are."""
+    import pyarrow as pa
+
+    column = _column(table, name, path)
+    if pa.types.is_string(column.type):
+        try:
+            column = column.cast(pa.timestamp("ns"))
+        except pa.ArrowException as error:
+            raise InputError(f"{path}: column {name!r}: expected numbers or time stamps") from error
+    if pa.types.is_timestamp(column.type):
+        nanoseconds = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64()).to_numpy()
+        seconds: Floats = (nanoseconds - nanoseconds[0]) / 1e9
+        return seconds
+    times = _numbers(table, name, path)
+    if times.min() < 0:
+        raise InputError(f"{path}: column {name!r}: expected times from 0 on")
+    return times
+
+
+def _names(table: pa.Table, name: str, known: tuple[str, ...], path: Path) -> list[int]:
+    numbers = {word: number for number, word in enumerate(known)}
+    found = [str(value) for value in _column(table, name, path).to_pylist()]
+    for row, word in enumerate(found, 1):
+        if word not in numbers:
+            raise InputError(
+                f"{path}: column {name!r}, row {row}: expected one of {', '.join(known)}, "
+                f"got {word!r}"
+            )
+    return [numbers[word] for word in found]
+
+
+def _nearest_category(instructions: Floats, work: list[float]) -> list[int]:
+    """The application whose instructions are nearest to the demand, in logarithms."""
+    distance = np.abs(np.log(instructions)[:, None] - np.log(work)[None, :])
+    nearest: list[int] = distance.argmin(axis=1).tolist()
+    return nearest
