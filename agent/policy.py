@@ -89,7 +89,7 @@ class Policy(ABC):
         self.view = view
         self.reset()
 
-    def reset(self) -> None:
+    def reset(self) -> None:  # noqa: B027 (many policies remember nothing)
         """Begin a new episode: whatever was remembered of the last one is void."""
 
     @abstractmethod

@@ -23,16 +23,11 @@ class Discipline(Protocol):
         """How many jobs wait."""
 
 
-class FirstComeFirstServed:
+class FirstComeFirstServed(deque[Waiting]):
     """Jobs start in the order in which they arrived."""
 
-    def __init__(self) -> None:
-        self._line: deque[Waiting] = deque()
-        self.push = self._line.append
-        self.pop = self._line.popleft
-
-    def __len__(self) -> int:
-        return len(self._line)
+    push = deque.append
+    pop = deque.popleft  # the line gives up its head, not its tail
 
 
 class ShortestJobFirst:

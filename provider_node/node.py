@@ -42,10 +42,13 @@ class Node:
         self._line = discipline()
         self._in_service: list[tuple[float, int, int, float, float]] = []
         self._waiting_work = 0.0
+        self.next_event = inf
+        """When the node will change by itself; infinity when it is idle and nothing comes."""
 
     def accept(self, job: int, category: int, arrival: float) -> None:
         """Take a job that will arrive at the given time."""
         heappush(self._underway, (arrival, job, category, self._service_time(job, category)))
+        self.next_event = min(self.next_event, arrival)
 
     def advance(self, until: float) -> list[Served]:
         """Process every event up to and including `until`; return the jobs that finished."""
@@ -56,6 +59,7 @@ class Node:
             if underway and underway[0][0] < now:
                 now = underway[0][0]
             if now > until or now == inf:
+                self.next_event = now
                 return served
             while in_service and in_service[0][0] == now:
                 finished, job, category, arrived, started = heappop(in_service)
@@ -69,13 +73,6 @@ class Node:
                 # Sums of floats drift; an empty line puts the running total right again.
                 self._waiting_work = self._waiting_work - service if line else 0.0
                 heappush(in_service, (now + service, job, category, arrived, now))
-
-    @property
-    def next_event(self) -> float:
-        """When the node will change by itself; infinity when it is idle and nothing comes."""
-        finish = self._in_service[0][0] if self._in_service else inf
-        arrival = self._underway[0][0] if self._underway else inf
-        return finish if finish <= arrival else arrival
 
     @property
     def waiting(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappush
 from math import inf
+from operator import index
+from typing import Any
 
 import simpy
 
@@ -19,8 +21,14 @@ from testbed.world import World
 
 SWEEP = 256
 """Decisions between two sweeps over the nodes where nobody looks at their counts."""
+PROGRESS_EVERY = 512
+"""Decisions between two reports of progress."""
 NODES_FIRST = 0
 """At one instant nodes move before workloads are emitted; those follow in order of job id."""
+
+
+Progress = Callable[[float, int], None]
+"""Takes the simulated time and the number of decisions."""
 
 
 class Calendar(simpy.Environment):
@@ -34,7 +42,7 @@ class Calendar(simpy.Environment):
 class Alarm(simpy.Event):
     """An event that goes off again and again, sparing an allocation each time."""
 
-    def __init__(self, calendar: Calendar, action: Callable[[simpy.Event], None]) -> None:
+    def __init__(self, calendar: Calendar, action: Callable[[Any], None]) -> None:
         super().__init__(calendar)
         self._ok, self._value = True, None
         self._actions = [action]
@@ -53,16 +61,23 @@ class Embedded:
     are swept now and then, which gives the same run for fewer events.
     """
 
-    def __init__(self, world: World, policy: type[Policy], sinks: Iterable[Sink] = ()) -> None:
-        self._world = world
+    def __init__(
+        self,
+        world: World,
+        needs: Level,
+        *,
+        watches_cloud: bool = False,
+        sinks: Iterable[Sink] = (),
+    ) -> None:
         self._up = world.network.up
         self._fogs = [Provider(config) for config in world.fogs]
         self._cloud = Provider(world.cloud_provider)
         self._joiner = Joiner(world.network.down, world.network.cloud_to_cluster, sinks)
         self._calendar = Calendar()
-        self._pending: Emission | None = None
-        self._needs = policy.needs
-        self._watches_cloud = policy.needs is Level.TOTAL or policy.watches_cloud
+        self.pending: Emission | None = None
+        """The workload that waits for its decision."""
+        self._needs = needs
+        self._watches_cloud = needs is Level.TOTAL or watches_cloud
         self._counts = [0] * len(self._fogs)
         self._alarms: list[_NodeAlarm] = []
         if self._needs >= Level.TOTAL:
@@ -89,11 +104,11 @@ class Embedded:
         """Go on to the next workload and return what the policy may see; None after the last."""
         step = self._calendar.step
         try:
-            while self._pending is None:
+            while self.pending is None:
                 step()
         except simpy.core.EmptySchedule:
             return None
-        time, job, cluster, category = self._pending
+        time, job, cluster, category = self.pending
         if self._needs is Level.NONE:
             return Observation(time, job, cluster, category)
         counts = tuple(self._counts)
@@ -110,9 +125,9 @@ class Embedded:
 
     def place(self, node: int) -> None:
         """Send the workload of the last decision to a node."""
-        assert self._pending is not None
-        time, job, cluster, category = self._pending
-        self._pending = None
+        assert self.pending is not None
+        time, job, cluster, category = self.pending
+        self.pending = None
         arrival = time + self._up[cluster][category][node]
         self._fogs[node].accept(job, category, arrival)
         self._joiner.decided(job, cluster, category, node, time, arrival)
@@ -126,10 +141,6 @@ class Embedded:
         """Serve what is left after the last emission and return the run hash."""
         self._sweep(inf)
         return self._joiner.close()
-
-    def emit(self, emission: Emission) -> None:
-        """Let a workload come into being: it waits for its decision."""
-        self._pending = emission
 
     def _load(self, time: float, job: int, category: int) -> Load:
         return Load(
@@ -155,12 +166,12 @@ class Embedded:
         return move
 
     def _pass_on(self, fog: Provider, served: list[Served]) -> None:
-        aggregates = fog.aggregates(served)
-        for job, category, arrival in aggregates:
+        for job, category, arrival in fog.aggregates(served):
             self._cloud.accept(job, category, arrival)
+            self._joiner.forwarded(job)
             if self._alarms:
                 self._cloud_alarm.expect(arrival)
-        self._joiner.served(served, [aggregate[0] for aggregate in aggregates])
+        self._joiner.served(served)
 
     def _move_cloud(self, until: float) -> None:
         served = self._cloud.advance(until)
@@ -184,7 +195,7 @@ class _SourceAlarm(Alarm):
         self.set(self._emission[0], NODES_FIRST + 1 + self._emission[1])
 
     def _emit(self, _event: simpy.Event) -> None:
-        self._engine.emit(self._emission)
+        self._engine.pending = self._emission
         self._advance()
 
 
@@ -196,29 +207,47 @@ class _NodeAlarm:
     ) -> None:
         self._calendar, self._node, self._move = calendar, provider.node, move
         self._due = inf
+        self._spare: list[Alarm] = []
 
     def expect(self, time: float) -> None:
         """See to it that the node moves at this time at the latest."""
         if time < self._due:
             self._due = time
-            Alarm(self._calendar, self._ring).set(time, NODES_FIRST)
+            alarm = self._spare.pop() if self._spare else Alarm(self._calendar, self._ring)
+            alarm.set(time, NODES_FIRST)
 
-    def _ring(self, _event: simpy.Event) -> None:
+    def _ring(self, alarm: Alarm) -> None:
+        self._spare.append(alarm)
         now = self._calendar.now
-        if now < self._due:
-            return  # a nearer time was set after this one
-        self._move(now)
-        self._due = inf
-        self.expect(self._node.next_event)
+        if now >= self._due:  # else the node has moved since, and an earlier alarm is set
+            self._move(now)
+            self._due = inf
+            self.expect(self._node.next_event)
 
 
-def simulate(world: World, policy: Policy, sinks: Iterable[Sink] = ()) -> str:
+def simulate(
+    world: World,
+    policy: Policy,
+    sinks: Iterable[Sink] = (),
+    progress: Progress | None = None,
+) -> str:
     """Run a whole scenario under a policy and return the run hash."""
-    engine = Embedded(world, type(policy), sinks)
+    engine = Embedded(world, policy.needs, watches_cloud=policy.watches_cloud, sinks=sinks)
     nodes = len(world.nodes)
     while (seen := engine.next_decision()) is not None:
-        node = policy.place(seen)
+        try:
+            node = index(policy.place(seen))
+        except Exception as error:
+            raise InputError(
+                f"policy {type(policy).__name__} failed at time {seen.time:.6g}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
         if not 0 <= node < nodes:
-            raise InputError(f"the policy placed a workload on node {node}, of 0 to {nodes - 1}")
+            raise InputError(
+                f"policy {type(policy).__name__} placed a workload on node {node}: "
+                f"expected 0 to {nodes - 1}"
+            )
         engine.place(node)
+        if progress and engine.decisions % PROGRESS_EVERY == 0:
+            progress(seen.time, engine.decisions)
     return engine.finish()

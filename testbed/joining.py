@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable
+from itertools import chain
 from math import nan
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,8 @@ COLUMNS = (
     "cloud_returned",
 )
 _STARTED, _RETURNED, _CLOUD_ARRIVED, _OPEN = 6, 8, 9, 13
-_LATER = [nan] * 7 + [True]
+_TO_COME = [nan] * 7 + [1]
+"""What a row does not know yet, and how many nodes have still to serve the job."""
 
 BLOCK = 4096
 """Rows that leave together."""
@@ -48,11 +50,8 @@ UNSEEN = -1
 class Sink(Protocol):
     """Where joined rows go: a file, a summary."""
 
-    def jobs(self, rows: Floats) -> None:
-        """Take rows of `COLUMNS`, in the order of decisions."""
-
-    def decisions(self, rows: Floats, counts: Counts) -> None:
-        """Take (job, node, time) rows and, beside them, the counts that the policy was given."""
+    def take(self, rows: Floats, counts: Counts) -> None:
+        """Take rows of `COLUMNS`, and beside them the counts that the policy was given."""
 
 
 class Joiner:
@@ -66,82 +65,68 @@ class Joiner:
     ) -> None:
         self._sinks = tuple(sinks)
         self._down, self._cloud_down = down, cloud_down
-        self._rows: list[list[float]] = []
-        self._decided: list[list[float]] = []
-        self._open: dict[int, list[float]] = {}
+        self._rows: list[list[Any]] = []
+        self._open: dict[int, list[Any]] = {}
         self._counts = array("i")
+        self._decisions = 0
         self._digests = hashlib.sha256(), hashlib.sha256()
 
-    def decided(
-        self,
-        job: int,
-        cluster: int,
-        category: int,
-        node: int,
-        emitted: float,
-        arrived: float,
-    ) -> None:
-        """A workload was placed."""
-        row = [job, cluster, category, node, emitted, arrived, *_LATER]
-        self._open[job] = row
-        self._rows.append(row)
-        self._decided.append(row)
-        if len(self._decided) >= BLOCK:
-            self._release()
-
     def observed(self, counts: Iterable[int]) -> None:
-        """Note the counts that the policy was given for the decision it takes next."""
+        """Note counts that the policy was given for the decision it takes next."""
         self._counts.extend(counts)
 
-    def served(self, jobs: Iterable[Served], forwarded: Iterable[int]) -> None:
-        """Jobs finished at a Fog node; some of them go on to the Cloud."""
-        still_open = set(forwarded)
+    def decided(
+        self, job: int, cluster: int, category: int, node: int, emitted: float, arrived: float
+    ) -> None:
+        """Note that a workload was placed."""
+        row = [job, cluster, category, node, emitted, arrived, *_TO_COME]
+        self._open[job] = row
+        self._rows.append(row)
+        self._decisions += 1
+        if self._decisions % BLOCK == 0:
+            self._release()
+
+    def forwarded(self, job: int) -> None:
+        """Note that a job goes on to the Cloud when its Fog node has served it."""
+        self._open[job][_OPEN] += 1
+
+    def served(self, jobs: Iterable[Served]) -> None:
+        """Note jobs that finished at a Fog node."""
         for job, category, _, started, finished in jobs:
             row = self._open[job]
-            down = self._down[int(row[1])][category][int(row[3])]
+            down = self._down[row[1]][category][row[3]]
             row[_STARTED : _RETURNED + 1] = started, finished, finished + down
-            if job not in still_open:
+            row[_OPEN] -= 1
+            if not row[_OPEN]:
                 del self._open[job]
-                row[_OPEN] = False
 
     def cloud_served(self, jobs: Iterable[tuple[Served, bool]]) -> None:
-        """Aggregates finished at the Cloud, each fed back to its cluster or not."""
+        """Note aggregates that finished at the Cloud, each fed back to its cluster or not."""
         for (job, category, arrived, started, finished), fed_back in jobs:
             row = self._open.pop(job)
-            down = self._cloud_down[category][int(row[1])] if fed_back else nan
-            row[_CLOUD_ARRIVED:] = arrived, started, finished, finished + down, False
+            down = self._cloud_down[category][row[1]] if fed_back else nan
+            row[_CLOUD_ARRIVED:] = arrived, started, finished, finished + down, 0
 
     def close(self) -> str:
         """Let the last rows go and return the run hash."""
         if self._open:
             raise AssertionError(f"{len(self._open)} jobs never finished")
         self._release(last=True)
-        jobs, decisions = (digest.digest() for digest in self._digests)
-        return hashlib.sha256(jobs + decisions).hexdigest()
+        jobs, counts = (digest.digest() for digest in self._digests)
+        return hashlib.sha256(jobs + counts).hexdigest()
 
     def _release(self, *, last: bool = False) -> None:
-        while len(self._decided) >= BLOCK or (last and self._decided):
-            self._release_decisions(min(BLOCK, len(self._decided)))
-        while True:
-            ready = 0
-            for row in self._rows[:BLOCK]:
-                if row[_OPEN]:
-                    break
-                ready += 1
-            if ready == 0 or (ready < BLOCK and not last):
+        while self._rows and (last or len(self._rows) >= BLOCK):
+            block = self._rows[:BLOCK]
+            if any(row[_OPEN] for row in block):
                 return
-            rows = np.array(self._rows[:ready])[:, :_OPEN]
-            del self._rows[:ready]
+            flat = np.fromiter(chain.from_iterable(block), np.float64, len(block) * (_OPEN + 1))
+            rows = np.ascontiguousarray(flat.reshape(len(block), -1)[:, :_OPEN])
+            width = len(self._counts) // len(self._rows)
+            counts = np.array(self._counts[: len(block) * width], np.int32)
+            del self._rows[: len(block)]
+            del self._counts[: len(block) * width]
             self._digests[0].update(rows.tobytes())
+            self._digests[1].update(counts.tobytes())
             for sink in self._sinks:
-                sink.jobs(rows)
-
-    def _release_decisions(self, size: int) -> None:
-        rows = np.array([(row[0], row[3], row[4]) for row in self._decided[:size]])
-        del self._decided[:size]
-        width = len(self._counts) // (size + len(self._decided))
-        counts = np.array(self._counts[: size * width], dtype=np.int32).reshape(size, width)
-        del self._counts[: size * width]
-        self._digests[1].update(counts.tobytes())
-        for sink in self._sinks:
-            sink.decisions(rows, counts)
+                sink.take(rows, counts.reshape(len(block), width))

@@ -29,7 +29,7 @@ class Network:
         """[category][node]."""
         self.cloud_to_cluster = self._latencies(cloud, clusters, sizes_down)
         """[category][cluster]."""
-        if min(min(map(min, self.fog_to_cloud)), min(min(map(min, up)) for up in self.up)) <= 0:
+        if min(*map(min, self.fog_to_cloud), *(min(map(min, up)) for up in self.up)) <= 0:
             raise InputError("links: expected a positive latency on every way to a node")
         self.hops, self.bandwidth = self._paths(sum(sizes_up) / len(sizes_up))
 

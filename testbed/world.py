@@ -66,7 +66,7 @@ def build_world(scenario: Scenario) -> World:
 
     service = scenario.service
     shape = 0 if service.distribution == "deterministic" else service.shape
-    common = {
+    common: dict[str, Any] = {
         "disclosure": disclosed,
         "count": scenario.count,
         "categories": categories,

@@ -92,5 +92,6 @@ def check_level(spec: str, policy: type[Policy], disclosed: Level) -> None:
     if policy.needs > disclosed:
         raise InputError(
             f"policy {spec} needs disclosure level {policy.needs.word!r}, "
-            f"but the providers disclose {disclosed.word!r}"
+            f"but the providers disclose {disclosed.word!r} "
+            f"(--disclosure {policy.needs.word} makes them tell it)"
         )

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
 
 BLOCK = 1024
 """Jobs whose numbers are drawn together: one generator is set up per block, not per job."""
-BLOCKS_KEPT = 256
-"""Blocks held in memory; an older one is drawn again when asked for."""
+BLOCKS_KEPT = 8
+"""Blocks that one purpose holds in memory; an older one is drawn again when asked for."""
 
 
 class Seeds(NamedTuple):
@@ -46,42 +44,41 @@ class KeyedUniform:
     True
     """
 
-    def __init__(self, seed: int, purpose: str, per_job: int = 1) -> None:
+    shape = 0
+    """Erlang shape; 0 leaves the number uniform."""
+
+    def __init__(self, seed: int, purpose: str) -> None:
         self._key = _digest(f"{seed}/{purpose}")
-        self._per_job = per_job
         self._blocks: dict[int, list[float]] = {}
 
     def __call__(self, job: int) -> float:
         """Return the number of this job."""
         values = self._blocks.get(job // BLOCK)
         if values is None:
-            values = self._draw(job // BLOCK)
+            if len(self._blocks) >= BLOCKS_KEPT:
+                del self._blocks[next(iter(self._blocks))]
+            values = self._blocks[job // BLOCK] = _draw(self._key, self.shape, job // BLOCK)
         return values[job % BLOCK]
-
-    def _draw(self, block: int) -> list[float]:
-        size = BLOCK * self._per_job
-        # One step of Philox's counter yields four numbers, so blocks never overlap.
-        bits = np.random.Philox(key=self._key, counter=block * (size // 4))
-        uniform = np.random.Generator(bits).random(size)
-        values = self._shape(uniform.reshape(BLOCK, self._per_job)).tolist()
-        if len(self._blocks) >= BLOCKS_KEPT:
-            del self._blocks[next(iter(self._blocks))]
-        self._blocks[block] = values
-        return values
-
-    def _shape(self, uniform: Floats) -> Floats:
-        return uniform[:, 0]
 
 
 class KeyedErlang(KeyedUniform):
     """A number of mean 1 for every job id, Erlang of the given shape (1 is exponential)."""
 
     def __init__(self, seed: int, purpose: str, shape: int = 1) -> None:
-        super().__init__(seed, purpose, per_job=shape)
+        super().__init__(seed, purpose)
+        self.shape = shape
 
-    def _shape(self, uniform: Floats) -> Floats:
-        mean: Floats = -np.log1p(-uniform).sum(axis=1) / self._per_job
-        return mean
+
+@lru_cache(maxsize=64)  # cores that share a process and a purpose share the work
+def _draw(key: int, shape: int, block: int) -> list[float]:
+    size = BLOCK * max(shape, 1)
+    # One step of Philox's counter yields four numbers, so blocks never overlap.
+    bits = np.random.Philox(key=key, counter=block * (size // 4))
+    uniform = np.random.Generator(bits).random(size)
+    if shape:
+        uniform = -np.log1p(-uniform).reshape(BLOCK, shape).sum(axis=1) / shape
+    values: list[float] = uniform.tolist()
+    return values
 
 
 def always_one(_job: int) -> float:

@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-slow bench lint format clean
+
+# Installation is quiet, done once, and done again when what is pinned changes.
+.venv/.runtime: pyproject.toml constraints.txt
+	@echo "installing into .venv (a minute or two, once)"
+	@$(PYTHON) -m venv .venv >/dev/null 2>&1 || { \
+	    test "$$(id -u)" = 0 && apt-get -qq update && apt-get -qq install -y python3-venv >/dev/null \
+	    && $(PYTHON) -m venv .venv; }
+	@$(PIP) --editable . 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@touch $@
+
+.venv/.development: .venv/.runtime
+	@echo "installing what the tests need into .venv (a few minutes, once)"
+	@$(PIP) torch==2.13.0 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@$(PIP) --editable .[dev] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@touch $@
+
+demo: .venv/.runtime
+	@$(BIN)/python -m testbed.demo
+
+test: lint
+	@$(BIN)/pytest -n auto -m "not slow"
+
+test-slow: .venv/.development
+	@$(BIN)/pytest -n auto -m slow
+
+bench: .venv/.development
+	@$(BIN)/python -m benchmarks.engine
+
+lint: .venv/.development
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports >.venv/imports.log || { cat .venv/imports.log; exit 1; }
+
+format: .venv/.development
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format --quiet
+
+clean:
+	rm -rf .venv runs build dist *.egg-info

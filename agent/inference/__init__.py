@@ -1,0 +1,1 @@
+"""What an agent can infer of the nodes from their counts and its own placements."""

@@ -1,0 +1,255 @@
+"""The command `fogveil`: reads its arguments, shows results, and turns errors into a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fogveil import __version__
+from fogveil.errors import FogveilError, InputError
+from testbed import tables
+from testbed.compare import Plan, evaluate, execute, parse_numbers, prepare, write_tables
+from testbed.run import run_embedded
+from testbed.scenario import Scenario, load_scenario
+from testbed.scenario.load import parse_overrides
+from testbed.world import build_world
+
+TOUR = """
+Spread IoT work over fog providers that will not say how fast or how loaded they are.
+
+A scenario is one TOML file; a policy decides which Fog node serves each workload, from what the
+providers disclose: nothing, the total of queued jobs, each node's count, or everything.
+
+\b
+  fogveil scenario show scenarios/paper.toml        what is in it, and a picture
+  fogveil scenario show scenarios/paper.toml --as fog-3   what one participant is given
+  fogveil policies                                  who decides, and what each needs to know
+  fogveil run scenarios/tiny.toml --policy jsq      one run, seconds
+  fogveil compare scenarios/paper.toml --policies jsq,ci-setr,setr --seeds 5
+"""
+
+app = typer.Typer(
+    help=TOUR,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+scenario_app = typer.Typer(help="Look at a scenario.", no_args_is_help=True)
+app.add_typer(scenario_app, name="scenario")
+
+out = Console()
+err = Console(stderr=True)
+
+ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file (TOML).")]
+Override = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Replace a key, as in roles.fog=20."),
+]
+Disclosure = Annotated[
+    str | None,
+    typer.Option(help="What providers disclose: none, total, count or full."),
+]
+
+
+def _overrides(given: list[str] | None, **options: Any) -> dict[str, Any]:
+    found = parse_overrides(given or [])
+    found |= {key: value for key, value in options.items() if value is not None}
+    return found
+
+
+def _load(file: Path, overrides: dict[str, Any], rate: float | None) -> Scenario:
+    if rate is not None:
+        overrides = {**overrides, "sources.scale": rate}
+        if load_scenario(file).sources.kind == "trace":
+            raise InputError("--rate is for poisson or deterministic sources; a trace has its own")
+    return load_scenario(file, overrides)
+
+
+def _bar(*columns: str) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *(TextColumn(column) for column in columns),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )
+
+
+@app.command()
+def run(
+    scenario: ScenarioFile,
+    policy: Annotated[str, typer.Option(help="A name from `fogveil policies`, or file.py:Class.")],
+    rate: Annotated[float | None, typer.Option(help="β: mean time between workloads.")] = None,
+    horizon: Annotated[
+        float | None, typer.Option(help="Simulated time at which sources stop.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The scenario's seed.")] = None,
+    disclosure: Disclosure = None,
+    override: Override = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the records here.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one JSON object on standard output.")
+    ] = False,
+) -> None:
+    """Run a scenario under one policy and print its delays."""
+    overrides = _overrides(override, horizon=horizon, seed=seed, disclosure=disclosure)
+    chosen = _load(scenario, overrides, rate)
+    with _bar("{task.fields[jobs]:,} jobs") as bar:
+        task = bar.add_task(f"{chosen.name} under {policy}", total=chosen.horizon, jobs=0)
+
+        def progress(time: float, jobs: int) -> None:
+            bar.update(task, completed=time, jobs=jobs)
+
+        result = run_embedded(chosen, policy, folder, progress)
+    console = err if as_json else out
+    for table in tables.run_tables(result):
+        console.print(table)
+    summary = result["summary"]
+    console.print(
+        f"{summary['workloads']:,} workloads, {summary['unserved']:,} of them unserved "
+        f"at the horizon\nrun hash {result['run_hash']}"
+    )
+    if folder:
+        console.print(f"records: {folder}/jobs.parquet, decisions.parquet, run.json")
+    if as_json:
+        keys = ("name", "policy", "level", "mode", "seed", "run_hash", "wall_seconds")
+        line = {key: result[key] for key in (*keys, "cpu_seconds")} | result["summary"]
+        print(json.dumps(line))  # noqa: T201 (the promised last line)
+
+
+@app.command()
+def compare(
+    scenario: ScenarioFile,
+    names: Annotated[
+        str, typer.Option("--policies", help="Names from `fogveil policies`, with commas.")
+    ] = "random,round-robin,nearest,fastest,electre,p2c,jsq,ci-setr,setr",
+    rates: Annotated[
+        str | None, typer.Option(help="β values with commas; without it the scenario's own.")
+    ] = None,
+    horizons: Annotated[
+        str | None, typer.Option(help="Horizons with commas; without it the scenario's own.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per cell, on common seeds.")] = 5,
+    reference: Annotated[
+        str, typer.Option(help="The policy that ratios are taken to, paired by seed.")
+    ] = "setr",
+    disclosure: Disclosure = None,
+    override: Override = None,
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Results, tables and figures go here.")
+    ] = Path("runs/compare"),
+) -> None:
+    """Compare policies over rates, horizons and seeds; a re-run skips what is done.
+
+    Every policy sees the same workloads (common random numbers) and exactly the disclosure level
+    it needs, which the table shows; --disclosure fixes one for all and refuses what needs more.
+    """
+    base = _load(scenario, _overrides(override, disclosure=disclosure), None)
+    plan = Plan(
+        file=scenario,
+        overrides=_overrides(override, disclosure=disclosure),
+        policies=tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip())),
+        rates=parse_numbers(rates, "--rates") if rates else (None,),
+        horizons=parse_numbers(horizons, "--horizons") if horizons else (base.horizon,),
+        seeds=seeds,
+        out=folder,
+    )
+    if rates and base.sources.kind == "trace":
+        raise InputError("--rates is for poisson or deterministic sources; a trace has its own")
+    done, to_do = prepare(plan)
+    total = len(done) + len(to_do)
+    err.print(f"{total} runs, {len(done)} of them done before, results in {folder}/runs")
+    finished = len(done)
+    try:
+        with _bar("{task.completed}/{task.total} runs") as bar:
+            task = bar.add_task(f"comparing on {base.name}", total=total, completed=finished)
+            for _ in execute(plan, to_do):
+                finished += 1
+                bar.update(task, completed=finished)
+    except KeyboardInterrupt:
+        err.print(f"stopped with {finished} of {total} runs done; the same command goes on")
+        raise
+    rows = evaluate(plan, reference)
+    for table in tables.compare_tables(rows, reference):
+        out.print(table)
+    paths = write_tables(rows, folder)
+    from testbed.figures import plot_delays, plot_loops  # matplotlib takes a while to load
+
+    plot_loops(rows, folder / "loops")
+    plot_delays(rows, folder / "delays")
+    paths += [folder / "loops.png", folder / "delays.png"]
+    out.print("written: " + ", ".join(str(path) for path in paths))
+
+
+@app.command(name="policies")
+def list_policies() -> None:
+    """List the policies and what each needs to know."""
+    out.print(tables.policy_table())
+    out.print("your own: --policy my_policy.py:MyPolicy (a subclass of agent.policy.Policy)")
+
+
+@scenario_app.command()
+def show(
+    scenario: ScenarioFile,
+    participant: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="NAME", help="Print exactly what agent, sources, clock, fog-3 … get."
+        ),
+    ] = None,
+    override: Override = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the topology (.png and .svg).")
+    ] = None,
+) -> None:
+    """Summarise a scenario and draw its topology, or show one participant's share of it."""
+    world = build_world(load_scenario(scenario, _overrides(override)))
+    if participant is not None:
+        print(json.dumps(world.projection(participant), indent=2))  # noqa: T201
+        return
+    for table in tables.scenario_tables(world):
+        out.print(table)
+    from testbed.drawing import draw_topology
+
+    target = picture or Path("runs") / f"{world.scenario.name}-topology"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draw_topology(world, target)
+    out.print(f"written: {target.with_suffix('.png')}, {target.with_suffix('.svg')}")
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"fogveil {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command; an error is one sentence and an exit code (see fogveil.errors)."""
+    try:
+        app(standalone_mode=True)
+    except FogveilError as error:
+        if os.environ.get("FOGVEIL_TRACEBACK"):
+            raise
+        err.print(f"fogveil: {error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
