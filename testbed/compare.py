@@ -82,10 +82,9 @@ class Plan:
 
     def path_of(self, cell: Cell) -> Path:
         """Return the file of one result; its name changes with whatever could change the result."""
-        policy_text = ""
-        if cell.policy not in policies.POLICIES:
-            policy_text = Path(cell.policy.rpartition(":")[0]).read_text(encoding="utf-8")
-        content = [self.scenario_of(cell).model_dump_json(), cell.policy, policy_text, __version__]
+        own = policies.file_of(cell.policy)
+        text = hashlib.sha256(own.read_bytes()).hexdigest() if own else ""
+        content = [self.scenario_of(cell).model_dump_json(), cell.policy, text, __version__]
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
         label = Path(cell.policy).name.replace(":", "-")
         rate = "own" if cell.rate is None else f"{cell.rate:g}"

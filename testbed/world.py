@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,18 @@ class World:
         found = given[participant]
         return found if isinstance(found, dict) else _plain(asdict(found))
 
+    def reseeded(self, seed: int) -> World:
+        """Return the same world with other chance: the next episode of a training."""
+        seeds = Seeds.of(seed)
+        return replace(
+            self,
+            scenario=self.scenario.model_copy(update={"seed": seed}),
+            agent=replace(self.agent, seed=seeds.policy),
+            fogs=tuple(replace(fog, seed=seeds.environment) for fog in self.fogs),
+            cloud_provider=replace(self.cloud_provider, seed=seeds.environment),
+            sources=replace(self.sources, seed=seeds.workload),
+        )
+
 
 def build_world(scenario: Scenario) -> World:
     """Make the scenario real; the same scenario always gives the same world."""
@@ -85,7 +97,7 @@ def build_world(scenario: Scenario) -> World:
             **common,
         )
         for number, (name, resources) in enumerate(
-            zip(nodes, _fog_resources(scenario.fog, len(nodes), seeds.environment), strict=True)
+            zip(nodes, _fog_resources(scenario.fog, len(nodes)), strict=True)
         )
     )
     cloud_provider = ProviderConfig(
@@ -134,12 +146,12 @@ def build_world(scenario: Scenario) -> World:
     )
 
 
-def _fog_resources(given: FogResources, nodes: int, seed: int) -> list[dict[str, Any]]:
+def _fog_resources(given: FogResources, nodes: int) -> list[dict[str, Any]]:
     ipt = _spread(given.ipt, nodes, "fog.ipt")
     ram = _spread(given.ram, nodes, "fog.ram")
     order = np.arange(nodes)
     if given.assignment == "shuffled":
-        order = np.random.Generator(np.random.Philox(seed)).permutation(nodes)
+        order = np.random.Generator(np.random.Philox(given.seed)).permutation(nodes)
     fixed = {"servers": given.servers, "discipline": given.discipline}
     return [{"ipt": ipt[place], "ram": ram[place], **fixed} for place in order]
 

@@ -3,6 +3,9 @@ from bisect import insort
 from math import inf
 from agent.inference.own_line import OwnJob
 from agent.inference.spread import truncated, later
+import os
+from agent.inference.spread import above
+EXACT=os.environ.get('EXACT','1')=='1'
 from fogveil.disclosure import CountKind
 
 class SoftNode:
@@ -83,10 +86,21 @@ class SoftNode:
             m = means[j.category]
             if i == 0 and j.arrival <= now:
                 var = v/(m*m) + cv2
-                e, x = truncated(var, (j.unfinished_at - f)/m, None)
-                f, v = f + e*m, x*m*m
-                if not self.known:
-                    f, v = later(now, f, v)
+                if self.known or not EXACT:
+                    e, x = truncated(var, (j.unfinished_at - f)/m, None)
+                    f, v = f + e*m, x*m*m
+                    if not self.known:
+                        f, v = later(now, f, v)
+                else:
+                    k = 1/var
+                    el = max((now - f)/m, 0.0)
+                    q = above(k*el, k)/max(above(k*max((j.unfinished_at - f)/m,0.0), k),1e-12)
+                    if q > 1e-6:
+                        e, x = truncated(var, el, None)
+                        left = (e - el)
+                        f, v = now + q*left*m if el > 0 else f + e*m, (q*(left*left + x) - q*q*left*left)*m*m
+                    else:
+                        f, v = now, 0.0
             else:
                 f += m
                 v += cv2*m*m

@@ -1,4 +1,4 @@
-"""The policies, one idea a file; `load` finds them by name, or a user's own by file and class."""
+"""The policies, one idea a file; `load` finds them by name, or by the file they lie in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import inspect
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.agents import load_trained, trained_kind
 from agent.policy import AgentView, Level, Policy
 from fogveil.errors import InputError
 
@@ -43,13 +44,22 @@ def find(spec: str) -> type[Policy]:
         module = importlib.import_module(f"agent.policies.{entry.module}")
         found: type[Policy] = getattr(module, entry.class_name)
         return found
+    if spec.endswith(".npz"):
+        return trained_kind(Path(spec))
     path, colon, class_name = spec.rpartition(":")
     if colon and path.endswith(".py"):
         return _from_file(Path(path), class_name)
     raise InputError(
         f"no policy is called {spec!r}: expected one of {', '.join(POLICIES)}, "
-        "or a class of yours as file.py:Class"
+        "a trained agent's file.npz, or a class of yours as file.py:Class"
     )
+
+
+def file_of(spec: str) -> Path | None:
+    """Return the file that a policy comes from, where it is not one of ours."""
+    if spec in POLICIES:
+        return None
+    return Path(spec if spec.endswith(".npz") else spec.rpartition(":")[0])
 
 
 def _from_file(path: Path, class_name: str) -> type[Policy]:
@@ -77,6 +87,8 @@ def load(spec: str, view: AgentView) -> Policy:
     """Make a policy for a run, refusing one that needs more than the providers disclose."""
     policy = find(spec)
     check_level(spec, policy, view.disclosed)
+    if spec.endswith(".npz"):
+        return load_trained(Path(spec), view)
     try:
         return policy(view)
     except InputError:

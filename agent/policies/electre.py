@@ -73,7 +73,8 @@ class Electre(Policy):
             case "ram":
                 return load.ram
             case "latency":
-                return list(map(sum, zip(view.up[cluster][category], view.down[cluster][category])))
+                ways = zip(view.up[cluster][category], view.down[cluster][category], strict=True)
+                return [up + down for up, down in ways]
             case "bandwidth":
                 return view.bandwidth[cluster]
             case _:

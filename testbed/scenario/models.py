@@ -136,6 +136,8 @@ class FogResources(Model):
     discipline: Literal["fifo", "sjf"] = "fifo"
     assignment: Literal["centrality", "shuffled"] = "centrality"
     """`shuffled` deals the resources out at random, so that centrality tells nothing of them."""
+    seed: int = 0
+    """How shuffled resources are dealt out; the agent never sees it."""
 
 
 class CloudResources(Model):
@@ -255,9 +257,20 @@ class ElectreSettings(Model):
 
 
 def _default_electre() -> ElectreSettings:
-    names: list[Any] = ["service", "ram", "latency", "bandwidth", "hops"]
-    criteria = [Criterion(name=name, weight=1.0) for name in names]
-    return ElectreSettings(criteria=criteria, queue=Criterion(name="queue", weight=5.0))
+    """Return weights and thresholds calibrated on the paper's environment; none are published."""
+    weights: dict[Any, float] = {"service": 1, "ram": 1, "latency": 4, "bandwidth": 3, "hops": 3}
+    criteria = [
+        Criterion(
+            name=name,
+            weight=float(weight),
+            indifference=0.3,
+            preference=0.5,
+            veto=0.6 if name == "service" else None,
+        )
+        for name, weight in weights.items()
+    ]
+    queue = Criterion(name="queue", weight=12.0, indifference=0.05, preference=0.2)
+    return ElectreSettings(criteria=criteria, queue=queue)
 
 
 # --- the whole ---------------------------------------------------------------------------------

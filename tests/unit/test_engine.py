@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from support import ROOT, Kept, make_run, make_world
 
 from agent.policies import POLICIES
-from conftest import ROOT, make_run, make_world
 from fogveil.disclosure import CountKind, Level
 from testbed.embedded import Embedded
+from testbed.sources import streams
 
 OWN = [name for name in POLICIES if name not in ("electre-queue", "ci-setr")]
 
@@ -52,19 +54,13 @@ def test_every_start_and_finish_follows_from_the_record(policy, distribution):
 def test_jobs_are_conserved(policy):
     run = make_run(policy)
     jobs = run.jobs
-    emitted = [e for stream in _streams(run.world) for e in stream]
+    emitted = [e for stream in streams(run.world.sources) for e in stream]
     assert len(jobs["job"]) == len(set(jobs["job"])) == len(emitted)
     assert not np.isnan(jobs["returned"]).any()
     order = ("emitted", "arrived", "started", "finished", "returned")
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in pairwise(order):
         assert (jobs[before] <= jobs[after]).all()
     assert (np.diff(jobs["emitted"]) >= 0).all()
-
-
-def _streams(world):
-    from testbed.sources import streams
-
-    return streams(world.sources)
 
 
 @pytest.mark.parametrize("kind", list(CountKind))
@@ -83,7 +79,8 @@ def test_counts_observed_are_those_of_the_record(kind):
 
 def test_total_is_the_sum_with_the_cloud():
     world = make_world("paper", horizon=2000.0, sources__scale=100.0, loops__to_cloud=1.0)
-    one, other = (Embedded(world, level, watches_cloud=True) for level in (Level.TOTAL, Level.COUNT))
+    levels = (Level.TOTAL, Level.COUNT)
+    one, other = (Embedded(world, level, watches_cloud=True) for level in levels)
     seen_cloud = 0
     while (total := one.next_decision()) is not None:
         counts = other.next_decision()
@@ -97,8 +94,6 @@ def test_total_is_the_sum_with_the_cloud():
 
 def test_looking_at_the_nodes_does_not_change_the_run():
     world = make_world("paper", horizon=3000.0)
-    from conftest import Kept
-
     tables = []
     for level in Level:
         kept = Kept()
@@ -129,7 +124,7 @@ def test_sources_stop_at_the_horizon_and_everything_drains():
 def test_runs_repeat_across_processes(policy):
     script = (
         "import sys; sys.path.insert(0, 'tests')\n"
-        "from conftest import make_run\n"
+        "from support import make_run\n"
         f"print(make_run({policy!r}, 'paper', horizon=1000.0).hash)"
     )
     hashes = {

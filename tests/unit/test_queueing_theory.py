@@ -6,8 +6,8 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from support import make_run
 
-from conftest import make_run
 from testbed.statistics import t975
 
 BATCHES = 20

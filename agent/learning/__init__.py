@@ -1,0 +1,1 @@
+"""How agents learn: hyper-parameters, replay, networks, double Q-learning, checkpoints."""

@@ -1,0 +1,72 @@
+"""The paper's table of hyper-parameters; a TOML file can change every value of it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fogveil.errors import InputError
+
+H = TypeVar("H", bound="Hyperparameters")
+Whole = Annotated[int, Field(ge=1)]
+
+
+class Hyperparameters(BaseModel):
+    """What the paper tuned, by its own names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    discount_factor: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    epsilon_decay_share: Annotated[float, Field(gt=0, le=1)] = 0.75
+    """Share of the training steps over which epsilon falls linearly."""
+    epsilon_first: Annotated[float, Field(ge=0, le=1)] = 1.0
+    epsilon_last: Annotated[float, Field(ge=0, le=1)] = 0.01
+    buffer_capacity: Whole = 1_000_000
+    buffer_population: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the capacity that is filled before training begins."""
+    batch_size: Whole = 50
+    train_period: Whole = 4
+    """Decision steps between two training steps."""
+    target_update_period: Whole = 2000
+    """Decision steps between two copies of the online network to the target network."""
+    layers: tuple[Whole, ...] = (256, 128, 64)
+    learning_rate: Annotated[float, Field(gt=0)] = 2.5e-4
+    training_steps: Whole = 150_000
+
+    @property
+    def population_decisions(self) -> int:
+        """Decisions of the first phase."""
+        return int(self.buffer_capacity * self.buffer_population)
+
+    @property
+    def training_decisions(self) -> int:
+        """Decisions of the second phase."""
+        return self.training_steps * self.train_period
+
+    def epsilon(self, training_step: int) -> float:
+        """Return the chance of a random action after so many training steps.
+
+        >>> Hyperparameters().epsilon(0), Hyperparameters().epsilon(150_000)
+        (1.0, 0.01)
+        """
+        gone = min(training_step / (self.epsilon_decay_share * self.training_steps), 1.0)
+        return self.epsilon_first + gone * (self.epsilon_last - self.epsilon_first)
+
+
+def read_hyperparameters(path: Path | None, kind: type[H]) -> H:
+    """Read the values that a TOML file changes."""
+    if path is None:
+        return kind()
+    try:
+        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        key = ".".join(map(str, fault["loc"]))
+        raise InputError(f"{path}: {key}: {fault['msg']}, got {fault['input']!r}") from error

@@ -1,0 +1,78 @@
+"""The replay buffer: decisions in the order they were taken, a few bytes each.
+
+A transition is two consecutive decisions of one episode, so each decision is kept once. The last
+decision of an episode has no successor: it is never sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[Any]
+Places = npt.NDArray[np.int64]
+
+
+class Replay:
+    """A ring of decisions with named columns; uniform sampling over transitions."""
+
+    def __init__(self, capacity: int, columns: Mapping[str, npt.DTypeLike], reach: int = 0) -> None:
+        self._capacity = capacity
+        self._reach = reach
+        """How many earlier decisions a state looks back at."""
+        self.columns: dict[str, Column] = {
+            name: np.zeros(capacity, dtype) for name, dtype in columns.items()
+        }
+        self.age = np.zeros(capacity, np.int32)
+        """Decisions before this one in its episode."""
+        self.added = 0
+        self._next_age = 0
+
+    def __len__(self) -> int:
+        return min(self.added, self._capacity)
+
+    def begin_episode(self) -> None:
+        """Let the next decision be the first of an episode."""
+        self._next_age = 0
+
+    def add(self, **values: Any) -> int:
+        """Append a decision and return its place."""
+        place = self.added % self._capacity
+        for name, value in values.items():
+            self.columns[name][place] = value
+        self.age[place] = self._next_age
+        self._next_age += 1
+        self.added += 1
+        return place
+
+    def sample(self, size: int, random: np.random.Generator) -> tuple[Places, Places]:
+        """Return the places of `size` transitions: of their decisions, and of the next ones."""
+        oldest = self.added - len(self)
+        if oldest:
+            oldest += self._reach  # what a state looks back at must not be overwritten
+        found = np.empty(0, np.int64)
+        while len(found) < size:
+            drawn = random.integers(oldest, self.added - 1, size)
+            after = (drawn + 1) % self._capacity
+            found = np.concatenate((found, drawn[self.age[after] > 0]))
+        places = found[:size] % self._capacity
+        return places, (places + 1) % self._capacity
+
+    def before(self, places: Places, steps: Places) -> Places:
+        """Return the places of decisions so many steps before, [place, step]."""
+        return (places[:, None] - steps[None, :]) % self._capacity
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a checkpoint must hold."""
+        kept = {f"column_{name}": column[: len(self)] for name, column in self.columns.items()}
+        return {**kept, "age": self.age[: len(self)], "added": np.int64(self.added)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.added = int(state["added"])
+        self.age[: len(self)] = state["age"]
+        for name, column in self.columns.items():
+            column[: len(self)] = state[f"column_{name}"]

@@ -1,0 +1,205 @@
+"""The command line as a person uses it: separate processes, their output and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+from support import ROOT, make_run
+
+ALWAYS = "from agent.policy import Policy\nclass P(Policy):\n    place = lambda *_:"
+FOGVEIL = str(Path(sys.executable).parent / "fogveil")
+
+
+def fogveil(*words, cwd=ROOT, **options):
+    return subprocess.run(
+        [FOGVEIL, *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        **options,
+    )
+
+
+def refused(*words, **options):
+    done = fogveil(*words, **options)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("fogveil: ")
+    return lines[0]
+
+
+def test_help_reads_like_a_tour():
+    done = fogveil("--help")
+    assert done.returncode == 0
+    for word in ("fogveil run", "fogveil compare", "fogveil scenario show", "fogveil policies"):
+        assert word in done.stdout
+    for command in ("run", "compare", "policies", "scenario"):
+        assert fogveil(command, "--help").returncode == 0
+    assert fogveil("--version").stdout.startswith("fogveil ")
+
+
+def test_run_prints_delays_loops_and_nodes():
+    done = fogveil("run", "scenarios/tiny.toml", "--policy", "jsq")
+    assert done.returncode == 0, done.stderr
+    words = ("latency", "waiting", "service", "response", "total response", "fog loop")
+    for word in (*words, "cloud loop", "unserved at the horizon", "fog-3", "utilisation"):
+        assert word in done.stdout
+
+
+def test_json_is_the_last_line_and_the_only_one_on_standard_output(tmp_path):
+    words = ("run", "scenarios/paper.toml", "--policy", "jsq", "--rate", 100, "--horizon", 1000)
+    done = fogveil(*words, "--seed", 4, "--json", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    line = json.loads(done.stdout)
+    expected = make_run("jsq", "paper", sources__scale=100.0, horizon=1000.0, seed=4)
+    assert line["run_hash"] == expected.hash
+    for key in ("fog_loop", "cloud_loop", "unserved", "workloads", "utilisation"):
+        assert key in line
+    assert (tmp_path / "run" / "jobs.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("run", "none.toml", "--policy", "jsq"), "none.toml: cannot be read"),
+        (("run", "scenarios/tiny.toml", "--policy", "best"), "no policy is called 'best'"),
+        (("run", "scenarios/tiny.toml", "--policy", "no.py:P"), "no.py does not exist"),
+        (("run", "scenarios/tiny.toml", "--policy", "setr"), "needs disclosure level 'full'"),
+        (("run", "scenarios/tiny.toml", "--policy", "jsq", "--rate", "-3"), "sources.scale"),
+        (("run", "scenarios/tiny.toml", "--policy", "jsq", "--set", "x=1"), "x: this key"),
+        (("run", "scenarios/tiny.toml", "--policy", "jsq", "--out", "/proc/x"), "/proc/x: cannot"),
+        (("compare", "scenarios/tiny.toml", "--policies", "jsq,best"), "no policy is called"),
+        (("compare", "scenarios/tiny.toml", "--rates", "fast"), "--rates: expected positive"),
+        (("compare", "scenarios/tiny.toml", "--out", "/proc/x"), "/proc/x: cannot be written"),
+        (
+            ("compare", "scenarios/tiny.toml", "--policies", "setr", "--disclosure", "count"),
+            "policy setr needs disclosure level 'full'",
+        ),
+        (("scenario", "show", "scenarios/tiny.toml", "--as", "fog-9"), "no participant"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(words, sentence):
+    assert sentence in refused(*words)
+
+
+def test_what_a_participant_gets_can_be_shown():
+    done = fogveil("scenario", "show", "scenarios/paper.toml", "--as", "fog-3")
+    given = json.loads(done.stdout)
+    assert given["name"] == "fog-3"
+    assert given["ipt"] == pytest.approx(200 + 2 * 800 / 9)
+    agent = json.loads(fogveil("scenario", "show", "scenarios/paper.toml", "--as", "agent").stdout)
+    assert "ipt" not in agent
+    assert agent["nodes"][:2] == ["fog-1", "fog-2"]
+
+
+def test_scenario_show_summarises_and_draws(tmp_path):
+    picture = tmp_path / "net"
+    done = fogveil("scenario", "show", "scenarios/paper.toml", "--picture", picture)
+    assert done.returncode == 0, done.stderr
+    assert "fog-10" in done.stdout
+    assert (tmp_path / "net.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "net.svg").read_text()
+
+
+COMPARE = ("compare", "scenarios/paper.toml", "--policies", "random,jsq,setr", "--seeds", 3)
+
+
+def test_compare_prints_writes_draws_and_skips_what_is_done(tmp_path):
+    words = (*COMPARE, "--rates", "200,100", "--horizons", "1000", "--out", tmp_path)
+    done = fogveil(*words)
+    assert done.returncode == 0, done.stderr
+    assert "18 runs, 0 of them done before" in done.stderr
+    assert "× setr" in done.stdout
+    table = pyarrow.csv.read_csv(tmp_path / "compare.csv").to_pylist()
+    assert len(table) == 6
+    by = {(row["policy"], row["rate"]): row for row in table}
+    assert by["setr", 100]["fog_loop_ratio"] == 1
+    assert by["jsq", 100]["fog_loop_ratio"] > 1.1
+    assert by["jsq", 100]["fog_loop_ci95"] > 0
+    assert (tmp_path / "loops.png").exists()
+    assert (tmp_path / "delays.svg").exists()
+    again = fogveil(*words)
+    assert "18 of them done before" in again.stderr
+    assert again.stdout == done.stdout
+    more = fogveil(*words, "--seeds", "4")
+    assert "24 runs, 18 of them done before" in more.stderr
+
+
+def test_compare_gives_what_single_runs_give(tmp_path):
+    fogveil(*COMPARE, "--horizons", "1000", "--rates", "100", "--out", tmp_path)
+    results = [json.loads(path.read_text()) for path in (tmp_path / "runs").iterdir()]
+    assert len(results) == 9
+    found = {(r["policy"], r["seed"]): r["run_hash"] for r in results}
+    for (policy, seed), run_hash in found.items():
+        options = {"sources__scale": 100.0, "horizon": 1000.0, "seed": seed}
+        assert run_hash == make_run(policy, "paper", **options).hash
+
+
+def test_a_changed_scenario_or_policy_is_run_again(tmp_path, write_scenario):
+    path = write_scenario()
+    policy = tmp_path / "mine.py"
+    policy.write_text(
+        "from agent.policy import Policy\nclass P(Policy):\n    place = lambda *_: 0\n"
+    )
+    words = ("compare", path, "--policies", f"{policy}:P", "--seeds", 1, "--out", tmp_path / "out")
+    assert "1 runs, 0 of them" in fogveil(*words).stderr
+    assert "1 runs, 1 of them" in fogveil(*words).stderr
+    policy.write_text(policy.read_text().replace("0", "1"))
+    assert "1 runs, 0 of them" in fogveil(*words).stderr
+    path.write_text(path.read_text().replace("ipt = 1500", "ipt = 1400"))
+    assert "1 runs, 0 of them" in fogveil(*words).stderr
+
+
+def test_ctrl_c_loses_no_finished_run(tmp_path):
+    words = (*COMPARE, "--horizons", "60000", "--rates", "150", "--seeds", 30, "--out", tmp_path)
+    process = subprocess.Popen(
+        [FOGVEIL, *map(str, words)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    runs = tmp_path / "runs"
+    deadline = time.monotonic() + 120
+    while not (runs.is_dir() and len(list(runs.glob("*.json"))) >= 3):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "of 90 runs done; the same command goes on" in said
+    assert "Traceback" not in said
+    kept = {path: path.read_bytes() for path in runs.iterdir()}
+    assert 3 <= len(kept) < 90
+    assert all(json.loads(content) for content in kept.values())
+    done = int(said.split("stopped with ")[1].split()[0])
+    assert len(kept) >= done
+    again = fogveil(*words, "--seeds", 1)
+    assert again.returncode == 0
+    assert all(path.read_bytes() == content for path, content in kept.items())
+
+
+def test_a_policy_that_fails_in_a_worker_is_one_sentence(tmp_path):
+    policy = tmp_path / "mine.py"
+    policy.write_text(
+        "from agent.policy import Policy\nclass P(Policy):\n    place = lambda *_: 9\n"
+    )
+    words = ("compare", "scenarios/tiny.toml", "--policies", f"jsq,{policy}:P", "--seeds", 2)
+    done = fogveil(*words, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "policy P placed a workload on node 9" in done.stderr

@@ -1,0 +1,109 @@
+"""What each participant is given of a scenario: its own secrets, and nobody else's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support import make_world
+
+from fogveil.errors import InputError
+from fogveil.randomness import Seeds
+
+IPT = [317.0917, 523.4411, 991.7313]
+RAM = [11.5071, 17.6203, 23.9401]
+CLOUD_IPT = 1503.7707
+WORK = [4001.25, 30003.5]
+
+
+@pytest.fixture(scope="module")
+def world():
+    applications = [
+        {"name": name, "instructions": work, "bytes_up": 100.0, "bytes_down": 50.0}
+        for name, work in zip(("light", "demanding"), WORK, strict=True)
+    ]
+    return make_world(
+        fog__ipt=IPT,
+        fog__ram=RAM,
+        cloud__ipt=CLOUD_IPT,
+        applications=applications,
+        disclosure="count",
+        seed=90210,
+    )
+
+
+def spelled(world, participant):
+    return json.dumps(world.projection(participant))
+
+
+@pytest.mark.parametrize("participant", ["agent", "sources", "clock"])
+def test_no_provider_secret_reaches_the_others(world, participant):
+    text = spelled(world, participant)
+    for secret in (*IPT, *RAM, CLOUD_IPT, *WORK):
+        assert str(secret) not in text
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_provider_gets_its_own_secrets_only(world, number):
+    text = spelled(world, f"fog-{number}")
+    for place, (ipt, ram) in enumerate(zip(IPT, RAM, strict=True), 1):
+        assert (str(ipt) in text) == (str(ram) in text) == (place == number)
+    assert str(CLOUD_IPT) not in text
+    assert str(CLOUD_IPT) in spelled(world, "cloud")
+
+
+def test_each_gets_its_own_seed_and_nobody_the_scenarios(world):
+    seeds = Seeds.of(90210)
+    wanted = {
+        "agent": {seeds.policy},
+        "sources": {seeds.workload},
+        "fog-1": {seeds.environment},
+        "cloud": {seeds.environment},
+        "clock": set(),
+    }
+    for participant, own in wanted.items():
+        text = spelled(world, participant)
+        assert {seed for seed in seeds if str(seed) in text} == own
+        assert "90210" not in text
+    assert len(set(seeds)) == 3
+
+
+def test_the_agent_is_given_exactly_these_facts(world):
+    assert set(world.projection("agent")) == {
+        "nodes",
+        "cloud",
+        "clusters",
+        "categories",
+        "count",
+        "disclosed",
+        "up",
+        "down",
+        "hops",
+        "bandwidth",
+        "seed",
+        "settings",
+    }
+
+
+def test_secrets_do_not_change_what_the_agent_is_given(world):
+    other = make_world(disclosure="count", seed=90210, applications=_applications(world))
+    assert other.projection("agent") == world.projection("agent")
+    assert other.projection("fog-1") != world.projection("fog-1")
+
+
+def _applications(world):
+    return [app.model_dump() for app in world.scenario.applications]
+
+
+def test_shuffled_resources_are_the_same_resources_elsewhere():
+    plain = make_world("paper")
+    mixed = make_world("paper", fog__assignment="shuffled")
+    speeds = [[config.ipt for config in world.fogs] for world in (plain, mixed)]
+    assert speeds[0] != speeds[1]
+    assert speeds[0] == sorted(speeds[1])
+    assert mixed.projection("agent") == plain.projection("agent")
+
+
+def test_an_unknown_participant_is_refused(world):
+    with pytest.raises(InputError, match="no participant is called 'fog-4'.*fog-3"):
+        world.projection("fog-4")

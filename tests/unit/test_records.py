@@ -1,0 +1,196 @@
+"""Records: what the two tables hold, who may read them, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from support import ROOT, SCENARIOS, make_run, make_world
+
+import agent.policies as policies
+from fogveil.errors import InputError
+from testbed.embedded import simulate
+from testbed.joining import COLUMNS
+from testbed.records import Records, write_json
+from testbed.run import run_embedded
+from testbed.scenario import load_scenario
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records") / "run"
+    scenario = load_scenario(SCENARIOS / "paper.toml", {"disclosure": "full", "horizon": 40_000})
+    return folder, run_embedded(scenario, "jsq", folder)
+
+
+def test_jobs_table(recorded):
+    folder, result = recorded
+    table = pq.read_table(folder / "jobs.parquet")
+    assert table.column_names == list(COLUMNS)
+    assert table.num_rows == result["summary"]["workloads"] > 4096
+    row = table.slice(0, 1).to_pylist()[0]
+    assert row["cluster"].startswith("cluster-")
+    assert row["node"].startswith("fog-")
+    assert row["category"] in ("light", "moderate", "demanding")
+    share = table["cloud_finished"].null_count / table.num_rows
+    assert 0.87 < share < 0.93
+    assert table["cloud_finished"].null_count < table["cloud_returned"].null_count
+
+
+def test_decisions_table_holds_the_counts_as_given(recorded):
+    folder, _ = recorded
+    table = pq.read_table(folder / "decisions.parquet")
+    assert table.column_names == ["job", "time", "node", "queued", "total_queued"]
+    jobs = pq.read_table(folder / "jobs.parquet")
+    assert table["job"].equals(jobs["job"])
+    assert table["time"].equals(jobs["emitted"])
+    queued = table["queued"].to_pylist()
+    assert all(len(counts) == 11 and counts[10] is None for counts in queued)
+    sums = [sum(counts[:10]) for counts in queued]
+    assert table["total_queued"].to_pylist() == sums
+    assert max(sums) > 0
+    assert table.schema.metadata[b"queued"].decode().split(",")[-2:] == ["fog-10", "cloud"]
+
+
+def test_what_a_policy_was_not_given_is_null(tmp_path):
+    scenario = load_scenario(SCENARIOS / "tiny.toml")
+    run_embedded(scenario, "round-robin", tmp_path / "run")
+    table = pq.read_table(tmp_path / "run" / "decisions.parquet")
+    assert table["queued"].null_count == table["total_queued"].null_count == table.num_rows
+
+
+def test_summary_is_what_the_record_says(recorded):
+    folder, result = recorded
+    found = (
+        duckdb.sql(
+            f"""select count(*) as workloads, count(*) filter (finished > 40000) as unserved,
+            avg(arrived - emitted) as latency, avg(started - arrived) as waiting,
+            avg(finished - started) as service, avg(finished - arrived) as response,
+            avg(finished - emitted) as total_response, avg(returned - emitted) as fog_loop,
+            avg(cloud_returned - emitted) as cloud_loop
+            from '{folder}/jobs.parquet'"""
+        )
+        .fetchdf()
+        .iloc[0]
+    )
+    for name, value in found.items():
+        assert result["summary"][name] == pytest.approx(value, rel=1e-12), name
+    jobs = pq.read_table(folder / "jobs.parquet").to_pandas()
+    for node, used in result["summary"]["utilisation"].items():
+        prefix = "cloud_" if node == "cloud" else ""
+        here = jobs if node == "cloud" else jobs[jobs["node"] == node]
+        busy = here[f"{prefix}finished"].clip(upper=40000) - here[f"{prefix}started"].clip(
+            upper=40000
+        )
+        assert used == pytest.approx(busy.sum() / 40000)
+    assert np.sum(result["summary"]["placed"]) == len(jobs)
+
+
+def test_run_json_says_how_to_repeat_the_run(recorded):
+    folder, result = recorded
+    kept = json.loads((folder / "run.json").read_text())
+    assert kept == json.loads(json.dumps(result))
+    again = make_run("jsq", "paper", horizon=40_000)
+    assert kept["run_hash"] == again.hash
+    assert kept["scenario"]["topology"]["nodes"] == 100
+
+
+def test_records_belong_to_the_evaluator(recorded):
+    folder, _ = recorded
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"jobs.parquet", "decisions.parquet", "run.json"}
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+class Fails(policies.find("jsq")):
+    def place(self, seen):
+        if seen.time > 1000:
+            raise RuntimeError("no idea")
+        return 0
+
+
+def test_a_failed_run_leaves_nothing_behind(tmp_path):
+    world = make_world()
+    folder = tmp_path / "run"
+    with (
+        pytest.raises(InputError, match="policy Fails failed at time 1.*RuntimeError: no idea"),
+        Records(folder, world) as records,
+    ):
+        simulate(world, Fails(world.agent), [records])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_run_leaves_an_earlier_one_alone(tmp_path):
+    run_embedded(load_scenario(SCENARIOS / "tiny.toml"), "jsq", tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    world = make_world()
+    with pytest.raises(InputError), Records(tmp_path, world) as records:
+        simulate(world, Fails(world.agent), [records])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing():
+    """/dev/full refuses every byte, as a full disk does."""
+    script = """
+import resource, signal, sys
+from pathlib import Path
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.argv = ["fogveil", "run", "scenarios/paper.toml", "--policy", "jsq", "--out", sys.argv[1]]
+from testbed.cli import main
+main()
+"""
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as top:
+        done = subprocess.run(
+            [sys.executable, "-c", script, f"{top}/run"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "cannot be written: " in done.stderr
+        assert "Traceback" not in done.stderr
+        assert list(Path(top).iterdir()) == []
+
+
+def test_json_is_whole_or_not_there(tmp_path):
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "x.json", {"a": object()})
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="cannot be written: No such file"):
+        write_json(tmp_path / "no" / "x.json", {})
+
+
+def test_memory_does_not_grow_with_the_horizon(tmp_path):
+    script = (
+        "import sys, resource; from pathlib import Path\n"
+        "from testbed.run import run_embedded; from testbed.scenario import load_scenario\n"
+        "scenario = load_scenario(Path('scenarios/paper.toml'), {'horizon': float(sys.argv[1])})\n"
+        "run_embedded(scenario, 'jsq', Path(sys.argv[2]))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    used = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", script, str(horizon), str(tmp_path / str(horizon))],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        for horizon in (100_000, 1_000_000)
+    ]
+    # 108,000 more rows of 13 columns would be well over 10 MB if they were kept.
+    assert used[1] - used[0] < 6, used

@@ -1,0 +1,172 @@
+"""Scenario files: what is accepted, and the sentence that refuses what is not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from support import SCENARIOS, make_run, make_world
+
+from fogveil.errors import InputError
+from testbed.scenario import load_scenario
+from testbed.scenario.load import parse_override
+from testbed.world import build_world
+
+REFUSED = {
+    "negative bandwidth": (
+        ('"fog-1"], bandwidth = 400', '"fog-1"], bandwidth = -400'),
+        r"topology\.links\.0\.bandwidth: .*greater than 0, got -400",
+    ),
+    "unknown key": (
+        ("horizon = 2000", "horizon = 2000\nhorzon = 1"),
+        "horzon: this key is unknown",
+    ),
+    "unknown nested key": (("[cloud]", "[cloud]\nspeed = 3"), r"cloud\.speed: this key is unknown"),
+    "missing key": (("ipt = 1500", ""), r"cloud\.ipt: this key is missing"),
+    "wrong type": (("seed = 1", 'seed = "one"'), "seed: .*integer, got 'one'"),
+    "unconnected": (
+        ('{ between = ["cloud", "fog-1"], bandwidth = 400, propagation = 8 },', ""),
+        "the graph is not connected",
+    ),
+    "unknown node": (
+        ('between = ["cloud", "fog-1"]', 'between = ["cloud", "fog-9"]'),
+        r"topology\.links\.0: no node is called fog-9",
+    ),
+    "node twice": (('name = "fog-2", role', 'name = "fog-1", role'), "fog-1 is there twice"),
+    "no cloud": (('name = "cloud", role = "cloud"', 'name = "cloud"'), "expected one cloud"),
+    "too few speeds": (("ipt = [200, 500, 1000]", "ipt = [200, 500]"), r"fog\.ipt: expected 3"),
+    "timed events": (
+        ("horizon = 2000", "horizon = 2000\nevents = [{ at = 5 }]"),
+        "timed events are not supported yet",
+    ),
+    "unknown level": (
+        ("horizon = 2000", 'horizon = 2000\ndisclosure = "some"'),
+        "disclosure: .*'full', got 'some'",
+    ),
+    "unknown source": (('kind = "poisson"', 'kind = "psson"'), "sources: .*'psson'"),
+    "infinite horizon": (("horizon = 2000", "horizon = inf"), "horizon: .*finite"),
+    "same applications": (('name = "demanding"', 'name = "light"'), "expected different names"),
+    "not TOML": (("seed = 1", "seed = "), "is not TOML: .*line"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_scenarios_are_refused_with_file_key_and_reason(case, write_scenario):
+    change, sentence = REFUSED[case]
+    path = write_scenario(change)
+    with pytest.raises(InputError, match=sentence) as error:
+        build_world(load_scenario(path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(b"", "the scenario is empty"), (b"\xff\xfe", "not a text file")],
+)
+def test_bad_files_are_refused(tmp_path, content, sentence):
+    path = tmp_path / "scenario.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"scenario.toml: .*{sentence}"):
+        load_scenario(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: cannot be read: No such file"):
+        load_scenario(tmp_path / "none.toml")
+
+
+def test_the_paper_scenario_is_the_calibrated_one():
+    world = make_world("paper")
+    graph = world.topology.graph
+    assert (len(world.nodes), len(world.clusters), len(graph)) == (10, 8, 100)
+    assert [config.ipt for config in world.fogs] == np.linspace(200, 1000, 10).tolist()
+    hosts = [next(iter(graph[cluster])) for cluster in world.topology.clusters]
+    assert len(set(hosts)) == 8
+    assert set(hosts) <= set(world.topology.fogs)
+    assert all(graph.degree(cluster) == 1 for cluster in world.topology.clusters)
+    offered = 8 * sum(app.instructions for app in world.scenario.applications) / 100
+    assert offered / sum(config.ipt for config in world.fogs) == pytest.approx(0.85)
+
+
+def test_fastest_paths_are_the_shortest_over_all_simple_paths():
+    from itertools import pairwise
+
+    import networkx as nx
+
+    world = make_world()
+    graph, app = world.topology.graph, world.scenario.applications[1]
+
+    def cost(path):
+        links = [graph.edges[link] for link in pairwise(path)]
+        return sum(app.bytes_up / link["bandwidth"] + link["propagation"] for link in links)
+
+    for cluster, name in enumerate(world.clusters):
+        for node, fog in enumerate(world.nodes):
+            best = min(map(cost, nx.all_simple_paths(graph, name, fog)))
+            assert world.network.up[cluster][1][node] == pytest.approx(best, abs=1e-12)
+
+
+def test_sizes_can_be_overridden():
+    world = make_world("paper", topology__nodes=200, roles__fog=40, roles__clusters=50)
+    assert (len(world.nodes), len(world.clusters)) == (40, 50)
+    assert len(set(world.clusters)) == 50
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("roles.fog=20", ("roles.fog", 20)),
+        ("count=in_system", ("count", "in_system")),
+        ('count="in_system"', ("count", "in_system")),
+        ("fog.ipt=[1.0, 2.0]", ("fog.ipt", [1.0, 2.0])),
+    ],
+)
+def test_overrides(text, expected):
+    assert parse_override(text) == expected
+
+
+@pytest.mark.parametrize("text", ["roles.fog", "=3"])
+def test_bad_overrides_are_refused(text):
+    with pytest.raises(InputError, match="expected KEY=VALUE"):
+        parse_override(text)
+    with pytest.raises(InputError, match="horizon is not a table"):
+        load_scenario(SCENARIOS / "tiny.toml", {"horizon.x": 1})
+
+
+def test_erlang_service_factors_have_mean_one_and_the_right_spread():
+    service = {"distribution": "erlang", "shape": 4}
+    run = make_run("round-robin", "paper", horizon=60_000.0, service=service)
+    jobs, world = run.jobs, run.world
+    work = np.array([app.instructions for app in world.scenario.applications])
+    ipt = np.array([config.ipt for config in world.fogs])
+    mean = work[jobs["category"].astype(int)] / ipt[jobs["node"].astype(int)]
+    factor = (jobs["finished"] - jobs["started"]) / mean
+    assert factor.mean() == pytest.approx(1, abs=0.03)
+    assert factor.std() == pytest.approx(0.5, abs=0.03)
+
+
+def test_json_graphs_with_a_delay_attribute(tmp_path):
+    nodes = [{"id": name} for name in "abcde"]
+    links = [{"source": one, "target": other, "ms": 4} for one, other in ("ab", "bc", "cd", "be")]
+    (tmp_path / "graph.json").write_text(json.dumps({"nodes": nodes, "edges": links}))
+    topology = {"kind": "file", "file": str(tmp_path / "graph.json")}
+    links_given = {"bandwidth": 100.0, "propagation": {"attribute": "ms", "factor": 2.0}}
+    roles = {"fog": 2, "clusters": 2}
+    # A cluster that had to be hung on a Fog node has no attribute to read.
+    with pytest.raises(InputError, match="expected a positive number in attribute 'ms'"):
+        make_world(topology=topology, links=links_given, roles=roles, fog__ipt=100.0, fog__ram=1.0)
+    links_given["propagation"]["default"] = 3.0
+    world = make_world(
+        topology=topology, links=links_given, roles=roles, fog__ipt=100.0, fog__ram=1.0
+    )
+    delays = {d["propagation"] for _, _, d in world.topology.graph.edges(data=True)}
+    assert delays == {8.0, 6.0}
+
+
+@pytest.mark.parametrize("name", ["graph.json", "graph.gml", "graph.graphml", "graph.txt"])
+def test_broken_graph_files_are_refused(tmp_path, name):
+    (tmp_path / name).write_text("{ not a graph")
+    topology = {"kind": "file", "file": str(tmp_path / name)}
+    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+        make_world("paper", topology=topology)
