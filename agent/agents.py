@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ def layers_of(checkpoint: Checkpoint) -> Layers:
     flat = checkpoint.arrays["learner_online"]
     sizes = checkpoint.header["sizes"]
     layers, at = [], 0
-    for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+    for inputs, outputs in pairwise(sizes):
         weights = flat[at : at + inputs * outputs].reshape(inputs, outputs)
         at += inputs * outputs
         layers.append((weights, flat[at : at + outputs]))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from agent.acting import Actor, Floats
+from agent.acting import Actor
 from agent.learning.hyperparameters import Hyperparameters
 from agent.learning.replay import Places, Replay
 from agent.policy import AgentView, Observation, Policy
@@ -54,8 +54,8 @@ class LearningAgent(Policy):
         """Return the size of a state."""
 
     @abstractmethod
-    def states(self, places: Places) -> Floats:
-        """Rebuild the states of decisions from the buffer."""
+    def states(self, places: Places) -> Any:
+        """Rebuild the states of decisions from the buffer, as an array or as SparseStates."""
 
     @abstractmethod
     def reward(self, seen: Observation) -> float:

@@ -9,6 +9,8 @@ So it needs level `total` and nothing more. What a decision step does stands in
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from agent.acting import Actor, Floats, run_layers
@@ -16,6 +18,9 @@ from agent.learned import LearningAgent
 from agent.learning.replay import Places, Replay
 from agent.policy import AgentView, Level, Observation
 from agent.vanishing import REACH, STEPS_BACK, vanishing_weights
+
+if TYPE_CHECKING:
+    from agent.learning.network import SparseStates
 
 
 class StateLayout:
@@ -97,14 +102,16 @@ class Parl(LearningAgent):
         triple = self._layout.triple(action, seen.cluster, seen.category)
         self.replay.add(triple=triple, action=action, reward=reward)
 
-    def states(self, places: Places) -> Floats:
+    def states(self, places: Places) -> SparseStates:
         """Rebuild ⟨c, w, d⟩ from the decisions in the buffer."""
+        from agent.learning.network import SparseStates
+
         layout, triples = self._layout, self.replay.columns["triple"]
         kind = triples[places] % layout.kinds
-        states = np.zeros((len(places), layout.size), np.float32)
-        rows = np.arange(len(places))
-        states[rows, kind // layout.categories] = 1
-        states[rows, layout.clusters + kind % layout.categories] = 1
-        at = layout.d + triples[self.replay.before(places, STEPS_BACK)]
-        np.add.at(states, (rows[:, None], at), vanishing_weights(self.replay.age[places]))
-        return states
+        at = np.empty((len(places), 2 + REACH), np.int64)
+        at[:, 0] = kind // layout.categories
+        at[:, 1] = layout.clusters + kind % layout.categories
+        at[:, 2:] = layout.d + triples[self.replay.before(places, STEPS_BACK)]
+        amount = np.ones((len(places), 2 + REACH), np.float32)
+        amount[:, 2:] = _WEIGHTS[np.minimum(self.replay.age[places], REACH + 1)]
+        return SparseStates(at, amount)

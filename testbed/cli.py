@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agent.agents import AGENTS, find_agent
+from agent.learned import LearningAgent
+from agent.learning.hyperparameters import read_hyperparameters
 from fogveil import __version__
 from fogveil.errors import FogveilError, InputError
 from testbed import tables
-from testbed.compare import Plan, evaluate, execute, parse_numbers, prepare, write_tables
+from testbed.compare import Plan, execute, parse_numbers, prepare, write_tables
+from testbed.compare import evaluate as evaluate_plan
 from testbed.run import run_embedded
 from testbed.scenario import Scenario, load_scenario
 from testbed.scenario.load import parse_overrides
@@ -33,6 +38,8 @@ providers disclose: nothing, the total of queued jobs, each node's count, or eve
   fogveil policies                                  who decides, and what each needs to know
   fogveil run scenarios/tiny.toml --policy jsq      one run, seconds
   fogveil compare scenarios/paper.toml --policies jsq,ci-setr,setr --seeds 5
+  fogveil train scenarios/tiny.toml --agent parl --out runs/parl     the paper's agent
+  fogveil evaluate runs/parl/agent.npz scenarios/tiny.toml
 """
 
 app = typer.Typer(
@@ -88,7 +95,9 @@ def _bar(*columns: str) -> Progress:
 @app.command()
 def run(
     scenario: ScenarioFile,
-    policy: Annotated[str, typer.Option(help="A name from `fogveil policies`, or file.py:Class.")],
+    policy: Annotated[
+        str, typer.Option(help="A name from `fogveil policies`, file.npz, or file.py:Class.")
+    ],
     rate: Annotated[float | None, typer.Option(help="β: mean time between workloads.")] = None,
     horizon: Annotated[
         float | None, typer.Option(help="Simulated time at which sources stop.")
@@ -168,29 +177,112 @@ def compare(
     )
     if rates and base.sources.kind == "trace":
         raise InputError("--rates is for poisson or deterministic sources; a trace has its own")
+    _compare(plan, base.name, reference)
+
+
+def _compare(plan: Plan, name: str, reference: str) -> None:
     done, to_do = prepare(plan)
-    total = len(done) + len(to_do)
-    err.print(f"{total} runs, {len(done)} of them done before, results in {folder}/runs")
-    finished = len(done)
+    total, finished = len(done) + len(to_do), len(done)
+    err.print(f"{total} runs, {finished} of them done before, results in {plan.out}/runs")
     try:
         with _bar("{task.completed}/{task.total} runs") as bar:
-            task = bar.add_task(f"comparing on {base.name}", total=total, completed=finished)
+            task = bar.add_task(f"comparing on {name}", total=total, completed=finished)
             for _ in execute(plan, to_do):
                 finished += 1
                 bar.update(task, completed=finished)
     except KeyboardInterrupt:
         err.print(f"stopped with {finished} of {total} runs done; the same command goes on")
         raise
-    rows = evaluate(plan, reference)
+    rows = evaluate_plan(plan, reference)
     for table in tables.compare_tables(rows, reference):
         out.print(table)
-    paths = write_tables(rows, folder)
+    paths = write_tables(rows, plan.out)
     from testbed.figures import plot_delays, plot_loops  # matplotlib takes a while to load
 
-    plot_loops(rows, folder / "loops")
-    plot_delays(rows, folder / "delays")
-    paths += [folder / "loops.png", folder / "delays.png"]
+    plot_loops(rows, plan.out / "loops")
+    plot_delays(rows, plan.out / "delays")
+    paths += [plan.out / "loops.png", plan.out / "delays.png"]
     out.print("written: " + ", ".join(str(path) for path in paths))
+
+
+@app.command()
+def train(
+    scenario: ScenarioFile,
+    agent: Annotated[str, typer.Option(help=f"One of {', '.join(AGENTS)}.")],
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Checkpoints and logs; goes on from there.")
+    ],
+    rate: Annotated[float | None, typer.Option(help="β: mean time between workloads.")] = None,
+    horizon: Annotated[float | None, typer.Option(help="Length of an episode.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The scenario's seed.")] = None,
+    hyperparameters: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TOML with what differs from the defaults.")
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Episodes between checkpoints.")] = 10,
+    disclosure: Disclosure = None,
+    override: Override = None,
+) -> None:
+    """Train an agent; the same command goes on after a stop, bit for bit."""
+    overrides = _overrides(override, horizon=horizon, seed=seed, disclosure=disclosure)
+    chosen = _load(scenario, overrides, rate)
+    from testbed.training import Episode
+    from testbed.training import train as train_agent
+
+    kind = find_agent(agent)
+    given = read_hyperparameters(hyperparameters, type(kind.defaults()))
+    columns = [
+        *("{task.fields[speed]:,.0f}/s", "ε {task.fields[epsilon]:.2f}"),
+        *("loss {task.fields[loss]:.3f}", "return {task.fields[last]:.1f}"),
+    ]
+    total = given.population_decisions + given.training_decisions
+    begin = time.perf_counter()
+    before: list[int] = []
+    with _bar(*columns) as bar:
+        task = bar.add_task(agent, total=total, speed=0, epsilon=1.0, loss=0.0, last=0.0)
+
+        def watch(learner: LearningAgent, episode: Episode | None) -> None:
+            if not before:
+                before.append(learner.decisions)
+            shown: dict[str, Any] = {"last": episode.last_returns} if episode else {}
+            speed = (learner.decisions - before[0]) / (time.perf_counter() - begin)
+            shown |= {"speed": speed, "epsilon": learner.epsilon, "loss": learner.loss}
+            words = f"{agent}: {learner.phase}"
+            bar.update(task, completed=learner.decisions, description=words, **shown)
+            if episode and not err.is_terminal and episode.episode % 50 == 0:
+                err.print(
+                    f"episode {episode.episode}, {episode.phase}: {learner.decisions:,} of "
+                    f"{total:,} decisions, return {episode.last_returns:.1f}"
+                )
+
+        light = train_agent(chosen, agent, folder, given, every, watch)
+    out.print(f"trained: {light} (give it as --policy {light}; log in {folder}/episodes.jsonl)")
+
+
+@app.command()
+def evaluate(
+    checkpoint: Annotated[Path, typer.Argument(help="agent.npz or checkpoint.npz of a training.")],
+    scenario: ScenarioFile,
+    against: Annotated[str, typer.Option(help="Policies to put beside it.")] = "random,jsq,setr",
+    rates: Annotated[str | None, typer.Option(help="β values with commas.")] = None,
+    horizons: Annotated[str | None, typer.Option(help="Horizons with commas.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per cell, on common seeds.")] = 5,
+    override: Override = None,
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Results, tables and figures go here.")
+    ] = Path("runs/evaluate"),
+) -> None:
+    """Evaluate a trained agent, greedily, beside other policies."""
+    compare(
+        scenario,
+        names=f"{checkpoint},{against}",
+        rates=rates,
+        horizons=horizons,
+        seeds=seeds,
+        reference="setr",
+        disclosure=None,
+        override=override,
+        folder=folder,
+    )
 
 
 @app.command(name="policies")

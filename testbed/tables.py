@@ -18,7 +18,7 @@ from testbed.world import World
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 else "right")
+        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
     return table
 
 
@@ -46,11 +46,11 @@ def compare_tables(rows: list[Row], reference: str) -> list[Table]:
     tables = []
     for horizon, rate in dict.fromkeys((row.horizon, row.rate) for row in rows):
         beta = "the scenario's own sources" if rate is None else f"β = {rate:g}"
-        columns = ["policy", "level", "fog loop", f"× {reference}", "cloud loop", "waiting"]
+        columns = ["policy", "level", "fog loop", f"× {reference}", "cloud loop"]
         table = _table(f"horizon {horizon:,.0f}, {beta}", *columns, "unserved")
         chosen = [row for row in rows if (row.horizon, row.rate) == (horizon, rate)]
         for row in sorted(chosen, key=lambda row: row.measures["fog_loop"].mean):
-            measured = [row.measures.get(name) for name in ("cloud_loop", "waiting", "unserved")]
+            measured = [row.measures.get(name) for name in ("cloud_loop", "unserved")]
             table.add_row(
                 row.policy,
                 row.level,

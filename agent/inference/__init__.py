@@ -1,1 +1,1 @@
-"""What an agent can infer of the nodes from their counts and its own placements."""
+"""What counts and one's own placements tell about the nodes: beliefs to decide by, and bounds."""

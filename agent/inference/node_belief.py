@@ -1,192 +1,128 @@
-"""proto"""
+"""One node as the agent imagines it: a FIFO of its own jobs, kept in step by the counts."""
 
 from __future__ import annotations
 
-from bisect import insort, bisect_left
+from bisect import insort
+from collections.abc import Sequence
 from math import inf
 
-from agent.inference.own_line import OwnJob
-from agent.inference.service_bounds import Contradiction, ServiceBounds
+from agent.inference.own_job import OwnJob
+from agent.inference.soft_means import Overdue, SoftMeans
+from agent.inference.spread import Spread, known_between, later_of
 from fogveil.disclosure import CountKind
 
-KEPT = 12
-EPS = 1e-9
+INSTANT = 1e-9
+"""The shortest service that is inferred: estimates of the start may lie after the finish."""
+LATE = 0.8
+"""The share of its expected time after which a job's being there still says something new."""
 
 
 class NodeBelief:
-    def __init__(self, node, kind, bounds):
-        self.node = node
-        self.waiting = kind is CountKind.WAITING
-        self.bounds = bounds
-        self.jobs = []
-        self.arrived = 0
-        self.passed = 0
-        self.anchor_lo = self.anchor_hi = -inf
-        self.dirty_from = None
-        self.tried = 0
+    """Knows which of the agent's jobs are at a node, and expects when it will be free.
 
-    def place(self, arrival, job, category):
-        j = OwnJob(arrival, job, category)
-        self.tried += 1
-        insort(self.jobs, j)
+    All arrivals are known, so a count tells how many jobs have finished (in-system) or started
+    (waiting; then all but the last of them have finished). Finished jobs teach the means and are
+    dropped.
+    """
 
-    def observe(self, before, now, count):
-        """-> True if something to propagate"""
-        jobs = self.jobs
-        n = self.arrived
-        total = len(jobs)
-        while n < total and jobs[n].arrival <= now:
-            n += 1
-        self.arrived = n
-        passed = n - count
-        if passed < self.passed or passed > n:
-            raise Contradiction
-        news = False
-        if self.waiting:
-            for k in range(self.passed, passed):
-                j = jobs[k]
-                if before > j.start_lo:
-                    j.start_lo = before
-                if now < j.start_hi:
-                    j.start_hi = now
-                news = True
-            if passed < n:
-                j = jobs[passed]
-                if now > j.start_lo:
-                    j.start_lo = now
-                    if passed:
-                        p = jobs[passed - 1]
-                        if now > p.finish_lo:
-                            p.finish_lo = now
-                            if now - p.start_hi > self.bounds.low[self.node][p.category]:
-                                news = True
+    def __init__(self, node: int, kind: CountKind, means: SoftMeans) -> None:
+        self._node = node
+        self._waiting = kind is CountKind.WAITING
+        self._means = means
+        self._jobs: list[OwnJob] = []
+        """From the one in service on, in order of arrival, those underway last."""
+        self._arrived = 0
+        self._started = 0
+        """At a waiting count: 1 if the first job has started, it may have finished too."""
+        self._free: Spread = (-inf, 0.0)
+        """When the last finished job finished."""
+        self._seen_unfinished = -inf
+        """When the first job was last known to be unfinished."""
+        self._now = -inf
+
+    @property
+    def in_transit(self) -> int:
+        """Own jobs that have not arrived yet."""
+        return len(self._jobs) - self._arrived
+
+    @property
+    def overdue(self) -> Overdue | None:
+        """The job in service, if it is surely there and has been for long."""
+        if self._seen_unfinished < self._now or not self._arrived:
+            return None
+        job = self._jobs[0]
+        served = self._now - later_of(job.arrival, self._free)[0]
+        if served < LATE * self._means.estimates.mean[self._node][job.category]:
+            return None
+        return Overdue(self._node, job.category, served)
+
+    def place(self, arrival: float, job: int, category: int) -> None:
+        """Note a job sent to this node."""
+        insort(self._jobs, OwnJob(arrival, job, category))
+
+    def observe(self, now: float, count: int) -> None:
+        """Take the node's count, which includes all events up to and including `now`."""
+        jobs, before = self._jobs, self._now
+        arrived = self._arrived
+        while arrived < len(jobs) and jobs[arrived].arrival <= now:
+            arrived += 1
+        self._arrived, self._now = arrived, now
+        moved = arrived - count  # a count that cannot be moves nothing
+        if self._waiting:
+            self._started = max(self._started, moved)
+            while self._started > 1:
+                # The next one was waiting at the last count: so this one was in service.
+                after = before if jobs[1].arrival <= before else self._seen_unfinished
+                self._finish(after, now, jobs[1 : self._started - 1])
+                self._started -= 1
+            if self._started and self._arrived > 1:
+                self._seen_unfinished = now
         else:
-            for k in range(self.passed, passed):
-                j = jobs[k]
-                if before > j.finish_lo:
-                    j.finish_lo = before
-                if now < j.finish_hi:
-                    j.finish_hi = now
-                news = True
-            if passed < n:
-                j = jobs[passed]
-                if now > j.finish_lo:
-                    j.finish_lo = now
-                    if passed == 0:
-                        hi = max(j.arrival, self.anchor_hi)
-                    else:
-                        hi = max(j.arrival, jobs[passed - 1].finish_hi)
-                    if hi < j.start_hi:
-                        j.start_hi = hi
-                    if now - j.start_hi > self.bounds.low[self.node][j.category]:
-                        news = True
-        self.passed = passed
-        if news and self.passed > KEPT + 4:
-            self.trim()
-        return news
+            for left in range(moved, 0, -1):
+                self._finish(before, now, jobs[1:left])
+                before = -inf
+            if self._arrived:
+                self._seen_unfinished = now
 
-    def trim(self):
-        drop = self.passed - KEPT
-        last = self.jobs[drop - 1]
-        self.anchor_lo, self.anchor_hi = last.finish_lo, last.finish_hi
-        del self.jobs[:drop]
-        self.passed -= drop
-        self.arrived -= drop
-
-    def propagate(self):
-        """One forward and one backward sweep; returns dict category -> (lo, hi)."""
-        low, high = self.bounds.low[self.node], self.bounds.high[self.node]
-        jobs = self.jobs
-        plo, phi = self.anchor_lo, self.anchor_hi
-        end = min(self.passed + 1, self.arrived)
-        for k in range(end):
-            j = jobs[k]
-            c = j.category
-            a = j.arrival
-            if plo > j.start_lo:
-                j.start_lo = plo
-            x = phi if phi > a else a
-            if x < j.start_hi:
-                j.start_hi = x
-            if j.start_lo > j.start_hi + EPS * (1 + abs(j.start_hi)):
-                raise Contradiction
-            x = j.start_lo + low[c]
-            if x > j.finish_lo:
-                j.finish_lo = x
-            x = j.start_hi + high[c]
-            if x < j.finish_hi:
-                j.finish_hi = x
-            if j.finish_lo > j.finish_hi + EPS * (1 + abs(j.finish_hi)):
-                raise Contradiction
-            plo, phi = j.finish_lo, j.finish_hi
-        slo = list(low)
-        shi = list(high)
-        nlo = None
-        nhi = inf
-        for k in range(end - 1, -1, -1):
-            j = jobs[k]
-            c = j.category
-            if nhi < j.finish_hi:
-                j.finish_hi = nhi
-            if nlo is not None and nlo > j.finish_lo:
-                j.finish_lo = nlo
-            x = j.finish_hi - low[c]
-            if x < j.start_hi:
-                j.start_hi = x
-            x = j.finish_lo - high[c]
-            if x > j.start_lo:
-                j.start_lo = x
-            if j.start_lo > j.start_hi + EPS * (1 + abs(j.start_hi)):
-                raise Contradiction
-            x = j.finish_lo - j.start_hi
-            if x > slo[c]:
-                slo[c] = x
-            x = j.finish_hi - j.start_lo
-            if x < shi[c]:
-                shi[c] = x
-            nhi = j.start_hi
-            nlo = j.start_lo if j.start_lo > j.arrival + EPS * (1 + abs(j.arrival)) else None
-        return slo, shi
-
-    def free_at(self, now, arrival, job, est):
-        """Expected time the node is free for a job arriving at `arrival`"""
-        free = self.anchor_hi
-        jobs = self.jobs
-        k = 0
-        # skip to the last job that surely finished
-        k = self.passed - 1 if self.waiting else self.passed
-        if k < 0:
-            k = 0
-        if k:
-            p = jobs[k - 1]
-            free = 0.5 * (p.finish_lo + p.finish_hi) if p.finish_hi < inf else p.finish_lo
-        for i in range(k, len(jobs)):
-            j = jobs[i]
-            if j.arrival > arrival or (j.arrival == arrival and j.job > job):
+    def free_for(self, arrival: float, job: float, means: Sequence[float]) -> Spread:
+        """Return when the node will have done all jobs that come before the given one."""
+        free, factor_variance = self._free, self._means.factor_variance
+        for place, other in enumerate(self._jobs):
+            if other.arrival > arrival or (other.arrival == arrival and other.job > job):
                 break
-            s = j.arrival if j.arrival > free else free
-            if s < j.start_lo:
-                s = j.start_lo
-            elif s > j.start_hi:
-                s = j.start_hi
-            if s == j.start_lo and j.start_hi < inf and s < j.start_hi and False:
-                s = 0.5 * (j.start_lo + j.start_hi)
-            free = s + est[j.category]
-            if free < j.finish_lo:
-                free = j.finish_lo
-            elif free > j.finish_hi:
-                free = j.finish_hi
+            mean = means[other.category]
+            start, variance = later_of(other.arrival, free)
+            variance += factor_variance * mean * mean
+            if place == 0 and other.arrival <= self._now:
+                square = mean * mean
+                served = (self._seen_unfinished - start) / mean
+                service, variance = known_between(variance / square, served)
+                free = start + service * mean, variance * square
+                if self._seen_unfinished < self._now:  # it may have finished unnoticed
+                    free = later_of(self._now, free)
+            else:
+                free = start + mean, variance
         return free
 
-    def restart(self):
-        """Forget derived"""
-        k = self.passed - (1 if self.waiting else 0)
-        if k > 0:
-            last = self.jobs[k-1]
-            self.anchor_lo, self.anchor_hi = last.arrival, min(last.finish_hi, self.jobs[k].start_hi if k < len(self.jobs) else inf)
-            self.anchor_hi = inf
-            del self.jobs[:k]
-            self.passed -= k; self.arrived -= k
-        for j in self.jobs:
-            j.start_lo = j.finish_lo = j.arrival
-            j.start_hi = j.finish_hi = inf
+    def _finish(self, after: float, by: float, same_time: Sequence[OwnJob]) -> None:
+        """Infer when the first job finished, given others that did so up to the same instant."""
+        job = self._jobs.pop(0)
+        self._arrived -= 1
+        self._seen_unfinished = -inf
+        means = self._means.estimates.mean[self._node]
+        mean = means[job.category]
+        start, start_variance = later_of(job.arrival, self._free)
+        since = max(start, after)
+        rest = sum(means[other.category] for other in same_time)
+        by = max(since + (by - since) * mean / (mean + rest), start + INSTANT)
+
+        square = mean * mean
+        own = self._means.factor_variance * square
+        both = own + start_variance
+        took, left_open = known_between(both / square, (after - start) / mean, (by - start) / mean)
+        self._free = start + took * mean, left_open * square
+        # What the start was off is not the service's doing: the surprise is shared between them.
+        share = own / both
+        service = mean + share * (took - 1) * mean
+        left_open = share * share * left_open * square + (1 - share) * own
+        self._means.learn(self._node, job.category, (service, left_open))

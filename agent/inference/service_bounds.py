@@ -1,69 +1,84 @@
-"""Bounds of the service time of each (node, category), closed jointly where the model permits."""
+"""Bounds that surely hold the service time of each (node, category), if service is constant."""
 
 from __future__ import annotations
 
-from math import exp, inf, log
+from math import inf, log
 
 import numpy as np
+import numpy.typing as npt
 
-WORTHWHILE = 0.01
+from agent.inference.soft_means import Table
+
 ROUNDING = 1e-9
+"""Relative error of floating-point arithmetic that is no contradiction."""
+WORTHWHILE = 0.01
+"""The share by which an interval has to shrink to be worth telling others."""
 
 
-class Contradiction(Exception):
-    """The observations rule the model out."""
+class Contradiction(Exception):  # noqa: N818  # a finding about the model, not a mistake
+    """What was observed cannot be under the model."""
 
 
 class ServiceBounds:
+    """Intervals of service times, closed jointly under service = work / speed.
+
+    In logarithms the product form says that differences of potentials, one per category and one
+    per node, lie between bounds: a system of difference constraints, whose tightest bounds are
+    shortest paths.
+
+    >>> bounds = ServiceBounds(nodes=2, categories=2, product=True)
+    >>> for node, category, time in [(0, 0, 2.0), (0, 1, 6.0), (1, 0, 5.0)]:
+    ...     changed = bounds.tighten(node, category, time, time)
+    >>> round(bounds.low[1][1], 9), round(bounds.high[1][1], 9)
+    (15.0, 15.0)
+    """
+
     def __init__(self, nodes: int, categories: int, *, product: bool) -> None:
-        self.low = [[0.0] * categories for _ in range(nodes)]
-        self.high = [[inf] * categories for _ in range(nodes)]
-        self._product = product
-        self._nodes = nodes
-        size = nodes + categories
-        # distance[i, j] bounds x_j - x_i from above
-        self._d = np.full((size, size), inf)
-        np.fill_diagonal(self._d, 0.0)
+        self._nodes, self._product = nodes, product
+        self.low: Table = [[0.0] * categories for _ in range(nodes)]
+        self.high: Table = [[inf] * categories for _ in range(nodes)]
+        potentials = nodes + categories
+        self._at_most: npt.NDArray[np.float64] = np.full((potentials, potentials), inf)
+        """at_most[a, b] bounds potential b - potential a."""
+        np.fill_diagonal(self._at_most, 0.0)
 
     def tighten(self, node: int, category: int, low: float, high: float) -> list[int]:
-        """Returns nodes whose bounds changed."""
+        """Cut one interval down and return the nodes whose bounds changed by that."""
         old_low, old_high = self.low[node][category], self.high[node][category]
-        least = WORTHWHILE * (old_high - old_low) if old_high < inf else 0.0
-        higher = low > old_low + (least if old_high < inf else 0.02 * old_low)
-        lower = high < old_high - (least if old_high < inf else 0.0)
-        if not (higher or lower):
+        worthwhile = WORTHWHILE * (old_high - old_low if old_high < inf else old_low)
+        raised = low > old_low + worthwhile
+        lowered = high < old_high - worthwhile if old_high < inf else high < inf
+        if not raised and not lowered:
             return []
-        if higher:
-            self.low[node][category] = low
-        if lower:
-            self.high[node][category] = high
-        low, high = self.low[node][category], self.high[node][category]
-        if low > high:
-            if low > high * (1 + ROUNDING) + ROUNDING:
-                raise Contradiction
-            self.low[node][category] = low = high
-        if not self._product:
-            return [node]
-        d, n, c = self._d, node, self._nodes + category
-        # x_c - x_n <= log high ; x_n - x_c <= -log low
-        if lower:
-            self._shorten(n, c, log(high) if high > 0 else -inf)
-        if higher and low > 0:
-            self._shorten(c, n, -log(low))
-        N = self._nodes
-        hi = np.exp(d[:N, N:])
-        lo = np.exp(-d[N:, :N].T)
-        if (lo > hi * (1 + ROUNDING)).any():
+        low = low if raised else old_low
+        high = high if lowered else old_high
+        if low > high * (1 + ROUNDING):
             raise Contradiction
-        hi = hi.tolist()
-        lo = lo.tolist()
-        changed = [
-            i for i in range(N) if i == node or hi[i] != self.high[i] or lo[i] != self.low[i]
-        ]
-        self.high, self.low = hi, lo
-        return changed
+        if not self._product:
+            self.low[node][category], self.high[node][category] = low, high
+            return [node]
+        if lowered:
+            self._shorten(node, self._nodes + category, log(high))
+        if raised:
+            self._shorten(self._nodes + category, node, -log(low))
+        return self._read_off()
 
-    def _shorten(self, a, b, w):
-        d = self._d
-        if w < d[a, b]:
-            np.minimum(d, d[:, a, None] + (w + d[b]), out=d)
+    def _shorten(self, start: int, end: int, length: float) -> None:
+        paths = self._at_most
+        if length + paths[end, start] < -ROUNDING:
+            raise Contradiction
+        if length < paths[start, end]:
+            np.minimum(paths, paths[:, start, None] + (length + paths[end]), out=paths)
+            # Rounding may leave a circle a hair below zero, to grow at every pass.
+            np.fill_diagonal(paths, 0.0)
+
+    def _read_off(self) -> list[int]:
+        low: Table = np.exp(-self._at_most[self._nodes :, : self._nodes].T).tolist()
+        high: Table = np.exp(self._at_most[: self._nodes, self._nodes :]).tolist()
+        changed = [
+            node
+            for node in range(self._nodes)
+            if low[node] != self.low[node] or high[node] != self.high[node]
+        ]
+        self.low, self.high = low, high
+        return changed

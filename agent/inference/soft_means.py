@@ -1,47 +1,141 @@
-"""proto GP"""
+"""Learned mean service times per (node, category), and how far service strays from its mean."""
+
 from __future__ import annotations
+
+from collections.abc import Iterable
+from math import log, log1p
+from typing import NamedTuple
+
 import numpy as np
-from math import log, log1p, exp
-import os
-TAU=float(os.environ.get("TAU", 0.1)); 
-CV0=float(os.environ.get("CV0", 0.4)); NCV=float(os.environ.get("NCV",4))
+import numpy.typing as npt
+
+from agent.inference.spread import GREATEST, Spread, known_between
+
+Table = list[list[float]]
+"""Looked up as table[node][category]."""
+
+# Prior variances of the logarithm of a mean service time.
+SCALE = 4.0
+"""Of what all cells have in common: we know next to nothing of the scale."""
+SPEEDS = 0.5
+"""Of a node's speed."""
+WORKS = 1.0
+"""Of a category's work."""
+MISFITS = 0.01
+"""Of what a single cell strays from work / speed: about 10 %."""
+
+FACTOR_VARIANCE = 0.5
+"""What is believed of the squared coefficient of variation of service before a job is seen."""
+PRIOR_JOBS = 10.0
+"""How many jobs that belief weighs."""
+LEAST = 1e-4
+"""The least factor variance that is learned: certainty would leave nothing to learn."""
+DRIFT = 1e-6
+"""Uncertainty that a cell regains per job, by factor variance: it keeps learning for ever."""
+NOTICEABLE = 0.02
+"""A relative change of a mean below this is not worth the arithmetic."""
+
+
+class Estimates(NamedTuple):
+    """Service times to decide by."""
+
+    mean: Table
+    optimistic: Table
+    """One standard deviation below the mean: what is uncertain is worth a try."""
+
+
+class Overdue(NamedTuple):
+    """A job known to be in service still."""
+
+    node: int
+    category: int
+    served: float
+    """For how long it has been in service."""
+
+
 class SoftMeans:
-    def __init__(self, nodes, categories, scale):
-        n = np.repeat(np.arange(nodes), categories); c = np.tile(np.arange(categories), nodes)
-        sn = n[:,None]==n; sc = c[:,None]==c
-        self.P = 4.0 + 0.5*sn + 1.0*sc + TAU**2*(sn&sc)
-        self.x = np.full(nodes*categories, log(scale))
-        self.C = categories
-        self.N = nodes
-        self.cv2 = CV0**2
-        self.weight = NCV
-        self.mean = np.exp(self.x).reshape(nodes, categories).tolist()
-        self.sd = np.sqrt(np.diag(self.P)).reshape(nodes, categories).tolist()
+    """A Gaussian belief of log mean service times, whose prior says: about work / speed.
 
-    def learn(self, node, category, mean, var):
-        """conditional mean and variance of the service time given what was seen"""
-        i = node*self.C + category
-        m = self.mean[node][category]
-        y = mean/m - 1
-        rel = var/(m*m)
-        cv2 = self.cv2
-        w = 1 - rel/cv2
-        w = 0.0 if w < 0 else w
-        p = self.P[i]
-        pii = float(p[i])
-        g = w*pii + cv2
-        gain = y/g
-        own = gain*pii
-        if own < -0.9: gain *= .9/-own; own = -.9
-        if own > 1e-9 or own < -1e-9: gain *= log1p(own)/own
-        k = p*gain
-        sample = rel + y*y*cv2/(cv2+pii)
-        self.x += k
-        self.P -= (w/g)*p[:,None]*p
-        self.mean = np.exp(self.x).reshape(self.N, self.C).tolist()
-        self.weight += w
-        self.cv2 = max(self.cv2 + (sample - cv2)/self.weight, 1e-4)
-        if self.cv2 > 2: self.cv2 = 2.0
+    Jobs teach it through conditional expectations, as in the EM algorithm: what a job's bracket
+    leaves open is filled in by the belief itself, and counts as nothing learned. Each job tells
+    about all cells that share its node or its category; cells that do not fit the product form
+    part from it as the evidence grows.
+    """
 
-    def std(self):
-        return np.sqrt(np.maximum(np.diag(self.P),0)).reshape(self.N, self.C)
+    def __init__(self, nodes: int, categories: int, guess: float) -> None:
+        self._shape = nodes, categories
+        same_node = np.kron(np.eye(nodes), np.ones((categories, categories)))
+        same_category = np.kron(np.ones((nodes, nodes)), np.eye(categories))
+        self._covariance: npt.NDArray[np.float64] = (
+            SCALE + SPEEDS * same_node + WORKS * same_category + MISFITS * np.eye(len(same_node))
+        )
+        self._logs = np.full(nodes * categories, log(guess))
+        self._jobs = PRIOR_JOBS
+        self.factor_variance = FACTOR_VARIANCE
+        """Learned squared coefficient of variation of a job's service time."""
+        self.estimates = self._estimates(self._logs)
+
+    @property
+    def deviations(self) -> Table:
+        """Standard deviation of the belief per cell, relative to the mean."""
+        table: Table = self._deviations().reshape(self._shape).tolist()
+        return table
+
+    def learn(self, node: int, category: int, service: Spread) -> None:
+        """Take what was inferred of one job's service time."""
+        cell = node * self._shape[1] + category
+        expected = self.estimates.mean[node][category]
+        mean, left_open = service
+        surprise = mean / expected - 1
+        left_open /= expected * expected
+        variance = self.factor_variance
+        informed = max(1 - left_open / variance, 0.0)
+        row = self._covariance[cell].copy()
+        own = float(row[cell])
+        self._logs += row * _gain(surprise, own, informed, variance)
+        row *= (informed / (informed * own + variance)) ** 0.5
+        self._covariance -= row[:, None] * row
+        self._covariance[cell, cell] += DRIFT * variance
+        # A surprise comes from the job and from our own error; only the job's part is its factor.
+        strayed = left_open + surprise * surprise * variance / (variance + own)
+        self._jobs += informed
+        variance += (strayed - variance) / self._jobs
+        self.factor_variance = min(max(variance, LEAST), GREATEST)
+        self.estimates = self._estimates(self._logs)
+
+    def given(self, overdue: Iterable[Overdue]) -> Estimates:
+        """Return estimates that heed jobs in service for longer than expected.
+
+        Nothing is learned for good: once the job leaves, `learn` is told the whole.
+        """
+        logs = self._logs
+        variance = self.factor_variance
+        for node, category, served in overdue:
+            cell = node * self._shape[1] + category
+            own = float(self._covariance[cell, cell])
+            late = served / self.estimates.mean[node][category]
+            if own * late < NOTICEABLE * variance:
+                continue
+            mean, left_open = known_between(variance, late)
+            informed = max(1 - left_open / variance, 0.0)
+            gain = _gain(mean - 1, own, informed, variance)
+            logs = logs + gain * self._covariance[cell]
+        return self.estimates if logs is self._logs else self._estimates(logs)
+
+    def _estimates(self, logs: npt.NDArray[np.float64]) -> Estimates:
+        mean = np.exp(logs)
+        optimistic = mean * np.exp(-self._deviations())
+        return Estimates(
+            mean.reshape(self._shape).tolist(), optimistic.reshape(self._shape).tolist()
+        )
+
+    def _deviations(self) -> npt.NDArray[np.float64]:
+        deviations: npt.NDArray[np.float64] = np.sqrt(np.maximum(self._covariance.diagonal(), 0.0))
+        return deviations
+
+
+def _gain(surprise: float, own: float, informed: float, variance: float) -> float:
+    """Kalman's gain times the surprise, bent so that a cell's mean moves as an average does."""
+    gain = surprise / (informed * own + variance)
+    moved = gain * own
+    return gain * log1p(max(moved, -0.9)) / moved if moved else gain

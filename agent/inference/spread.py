@@ -1,54 +1,83 @@
-"""proto: gamma distribution of mean 1 by Wilson-Hilferty"""
+"""Times that are not known for sure: their mean and variance, given what has been seen so far.
+
+A service time is taken to be gamma-distributed. That is one family from the constant (variance
+0) to the exponential (variance 1 at mean 1), so the residual time of a job in service runs from
+"what is left of the mean" to "the mean again" with nothing but the variance to be learned.
+"""
+
 from __future__ import annotations
-from math import erfc, sqrt, exp, pi
 
-R2 = sqrt(0.5)
+from math import erfc, exp, inf, pi, sqrt
 
-def above(x, k):
-    """P(gamma(k) > x)"""
-    return 0.5*erfc(R2*3*sqrt(k)*((x/k)**(1/3) - 1 + 1/(9*k)))
+Spread = tuple[float, float]
+"""Mean and variance of a time."""
 
-def truncated(variance, low, high):
-    """mean and variance of a gamma of mean 1 given low < X <= high (high None = inf)"""
-    k = 1/variance
+GREATEST = 2.0
+"""The greatest variance at mean 1 for which the approximations below hold."""
+NEGLIGIBLE = 1e-10
+"""A chance so small that its quotients would be rounding errors."""
+CERTAIN = 12.0
+"""So many squared deviations apart, it is clear which of two times is the later one."""
+_ROOT_HALF = sqrt(0.5)
+_DENSITY_AT_ZERO = 1 / sqrt(2 * pi)
+
+
+def known_between(variance: float, low: float, high: float = inf) -> Spread:
+    """Return the spread of a service time of mean 1, now known to be in (low, high].
+
+    >>> round(known_between(1.0, 3.0)[0], 1)  # exponential: what was served does not count
+    4.0
+    >>> round(known_between(0.001, 0.7)[0], 2)  # nearly constant: 0.3 are left
+    1.0
+    """
+    low = max(low, 0.0)
+    variance = min(variance, GREATEST)
+    shape = 1 / variance
+    chance, first, second = 1.0, 1.0, 1.0
     if low > 0:
-        x = k*low
-        f0, g0, h0 = above(x, k), above(x, k+1), above(x, k+2)
-    else:
-        low = 0.0
-        f0 = g0 = h0 = 1.0
-    if high is not None:
-        x = k*high
-        f0 -= above(x, k); g0 -= above(x, k+1); h0 -= above(x, k+2)
-    if f0 < 1e-10:
-        if high is None:
-            return low + variance, variance*variance
-        if low > 1: # tail: near the low end, exponential-like
-            w = min(variance, 0.5*(high-low))
-            return low + w, w*w/3
-        w = min(variance, .5*(high-low))
-        return high - w, w*w/3
-    m = g0/f0
-    s = (1+variance)*h0/f0
-    if m < low: m = low
-    if high is not None and m > high: m = high
-    v = s - m*m
-    vmax = variance
-    if high is not None:
-        vmax = min(vmax, (high-low)**2/12*1.2)
-    if v < 0: v = 0.0
-    elif v > vmax and variance <= 1: v = vmax
-    return m, v
+        chance, first, second = _moments_above(low, shape)
+    if high < inf:
+        beyond = _moments_above(high, shape)
+        chance, first, second = chance - beyond[0], first - beyond[1], second - beyond[2]
+    if chance < NEGLIGIBLE:
+        return _against_all_odds(variance, low, high)
+    mean = min(max(first / chance, low), high)
+    at_most = variance if high == inf else min(variance, (high - low) ** 2 / 10)
+    return mean, min(max((1 + variance) * second / chance - mean * mean, 0.0), at_most)
 
-def later(fixed, mean, var):
-    """Clark: mean, var of max(fixed, N(mean,var))"""
-    d = mean - fixed
-    if d*d > 12*var:
-        return (mean, var) if d > 0 else (fixed, 0.0)
-    sd = sqrt(var)
-    z = d/sd
-    P = 0.5*erfc(-z*R2)
-    p = exp(-.5*z*z)/sqrt(2*pi)
-    e = d*P + sd*p
-    e2 = (d*d+var)*P + d*sd*p
-    return fixed + e, max(e2 - e*e, 0.0)
+
+def later_of(time: float, other: Spread) -> Spread:
+    """Return the later of a fixed time and an uncertain one (Clark's formula).
+
+    >>> later_of(5.0, (9.0, 0.0))
+    (9.0, 0.0)
+    >>> later_of(5.0, (5.0, 1.0))[0] > 5.3
+    True
+    """
+    mean, variance = other
+    ahead = mean - time
+    if ahead * ahead >= CERTAIN * variance:
+        return other if ahead > 0 else (time, 0.0)
+    deviation = sqrt(variance)
+    chance = 0.5 * erfc(-ahead / deviation * _ROOT_HALF)
+    density = deviation * _DENSITY_AT_ZERO * exp(-0.5 * ahead * ahead / variance)
+    mean = ahead * chance + density
+    square = (ahead * ahead + variance) * chance + ahead * density
+    return time + mean, max(square - mean * mean, 0.0)
+
+
+def _moments_above(x: float, shape: float) -> tuple[float, float, float]:
+    """Return the share of a gamma distribution above x, and that of its first two moments."""
+    x *= shape
+    return _gamma_above(x, shape), _gamma_above(x, shape + 1), _gamma_above(x, shape + 2)
+
+
+def _gamma_above(x: float, shape: float) -> float:
+    """Wilson and Hilferty: the cube root of a gamma variable is nearly normal."""
+    return 0.5 * erfc(_ROOT_HALF * 3 * sqrt(shape) * ((x / shape) ** (1 / 3) - 1 + 1 / (9 * shape)))
+
+
+def _against_all_odds(variance: float, low: float, high: float) -> Spread:
+    """The end nearer to the mean, and a little further as a gamma's tail falls off."""
+    depth = min(variance, 0.5 * (high - low))
+    return (low + depth if low > 1 else high - depth), depth * depth

@@ -48,7 +48,7 @@ def write_checkpoint(path: Path, header: Mapping[str, Any], arrays: Mapping[str,
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint; nothing in it is executed."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop(HEADER).tobytes())
     except FileNotFoundError as error:

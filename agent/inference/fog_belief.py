@@ -1,0 +1,73 @@
+"""All nodes as the agent imagines them: what a policy or a learned agent asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from agent.inference.node_belief import NodeBelief
+from agent.inference.soft_means import SoftMeans, Table
+from agent.inference.spread import later_of
+from agent.policy import AgentView
+
+
+class FogBelief:
+    """Infers service times and backlogs from counts, public latencies and own placements."""
+
+    def __init__(self, view: AgentView) -> None:
+        self._view = view
+        nodes, categories = len(view.nodes), len(view.categories)
+        ways = [way for cluster in view.up + view.down for row in cluster for way in row]
+        # Before a job is seen, service is taken to be as long as the way there and back.
+        guess = 2 * sum(ways) / len(ways) or 1.0
+        self.means = SoftMeans(nodes, categories, guess)
+        self.nodes = [NodeBelief(node, view.count, self.means) for node in range(nodes)]
+        self._estimates = self.means.estimates
+        self._now = 0.0
+
+    def observe(self, now: float, counts: Sequence[int]) -> None:
+        """Take the counts of a decision instant."""
+        self._now = now
+        for node, count in zip(self.nodes, counts, strict=True):
+            node.observe(now, count)
+        overdue = [late for node in self.nodes if (late := node.overdue) is not None]
+        self._estimates = self.means.given(overdue) if overdue else self.means.estimates
+
+    def placed(self, node: int, job: int, cluster: int, category: int) -> None:
+        """Take note of a placement at the instant last observed."""
+        arrival = self._now + self._view.up[cluster][category][node]
+        self.nodes[node].place(arrival, job, category)
+
+    @property
+    def service(self) -> Table:
+        """Expected service time as service[node][category]."""
+        return self._estimates.mean
+
+    @property
+    def backlogs(self) -> list[float]:
+        """Expected time until each node has done the jobs that arrived there."""
+        return [
+            max(node.free_for(self._now, inf, means)[0] - self._now, 0.0)
+            for node, means in zip(self.nodes, self.service, strict=True)
+        ]
+
+    @property
+    def in_transit(self) -> list[int]:
+        """Own jobs underway to each node."""
+        return [node.in_transit for node in self.nodes]
+
+    def responses(self, job: int, cluster: int, category: int) -> list[float]:
+        """Return the total response that each node promises for a job placed now.
+
+        Way up, wait, service and way down; of the service time, what can be hoped for.
+        """
+        up = self._view.up[cluster][category]
+        down = self._view.down[cluster][category]
+        responses = []
+        for node, belief in enumerate(self.nodes):
+            arrival = self._now + up[node]
+            free = belief.free_for(arrival, job, self._estimates.mean[node])
+            start = later_of(arrival, free)[0]
+            service = self._estimates.optimistic[node][category]
+            responses.append(start + service + down[node] - self._now)
+        return responses

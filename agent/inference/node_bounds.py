@@ -1,0 +1,148 @@
+"""Bounds of when each own job starts and finishes at a node, from counts between decisions."""
+
+from __future__ import annotations
+
+from bisect import insort
+from math import inf
+from typing import NamedTuple
+
+from agent.inference.own_job import OwnJob
+from agent.inference.service_bounds import ROUNDING, Contradiction
+from fogveil.disclosure import CountKind
+
+KEPT = 12
+"""Jobs that have moved on and still are revisited when better bounds of service are known."""
+
+
+class Bounds(NamedTuple):
+    """Service times of one node that its jobs permit, per category."""
+
+    low: list[float]
+    high: list[float]
+
+
+class BoundedJob(OwnJob):
+    """An own job with bounds of its start and its finish."""
+
+    __slots__ = ("finish_high", "finish_low", "start_high", "start_low")
+
+    def __init__(self, arrival: float, job: int, category: int) -> None:
+        super().__init__(arrival, job, category)
+        self.forget()
+
+    def forget(self) -> None:
+        """Go back to what is known without any model."""
+        self.start_low = self.finish_low = self.arrival
+        self.start_high = self.finish_high = inf
+
+    def check(self) -> None:
+        """Raise if an interval is empty by more than rounding."""
+        if self.start_low > self.start_high + ROUNDING * (1 + abs(self.start_high)):
+            raise Contradiction
+        if self.finish_low > self.finish_high + ROUNDING * (1 + abs(self.finish_high)):
+            raise Contradiction
+
+
+class NodeBounds:
+    """Brackets the starts (waiting) or finishes (in-system) of own jobs between two counts.
+
+    Then start = max(arrival, finish of the one before) and finish = start + service carry the
+    brackets to and fro along the line of jobs.
+    """
+
+    def __init__(self, kind: CountKind) -> None:
+        self._waiting = kind is CountKind.WAITING
+        self.jobs: list[BoundedJob] = []
+        """In order of arrival, those underway last."""
+        self._arrived = 0
+        self._moved = 0
+        """Jobs that have finished, or started at a waiting count."""
+        self._free_low = self._free_high = -inf
+        """Bounds of the finish of the job before the first."""
+        self._now = -inf
+
+    def place(self, arrival: float, job: int, category: int) -> None:
+        """Note a job sent to this node."""
+        insort(self.jobs, BoundedJob(arrival, job, category))
+
+    def observe(self, now: float, count: int, known_low: list[float]) -> bool:
+        """Take a count; tell whether `propagate` may find something new."""
+        jobs, before = self.jobs, self._now
+        arrived = self._arrived
+        while arrived < len(jobs) and jobs[arrived].arrival <= now:
+            arrived += 1
+        moved = arrived - count
+        if not self._moved <= moved <= arrived:
+            raise Contradiction
+        news = moved > self._moved
+        for job in jobs[self._moved : moved]:
+            if self._waiting:
+                job.start_low, job.start_high = max(job.start_low, before), now
+            else:
+                job.finish_low, job.finish_high = max(job.finish_low, before), now
+        self._arrived, self._moved, self._now = arrived, moved, now
+        if moved < arrived:
+            news |= self._outlasts(known_low)
+        if moved > KEPT + KEPT // 2:
+            self._drop(moved - KEPT)
+        return news
+
+    def propagate(self, low: list[float], high: list[float]) -> Bounds:
+        """Tighten the jobs' bounds by those of service; return what they say of service."""
+        known = self.jobs[: min(self._moved + 1, self._arrived)]
+        free_low, free_high = self._free_low, self._free_high
+        for job in known:
+            job.start_low = max(job.start_low, free_low)
+            job.start_high = min(job.start_high, max(job.arrival, free_high))
+            job.finish_low = max(job.finish_low, job.start_low + low[job.category])
+            job.finish_high = min(job.finish_high, job.start_high + high[job.category])
+            job.check()
+            free_low, free_high = job.finish_low, job.finish_high
+        found = Bounds(low.copy(), high.copy())
+        free_low, free_high = -inf, inf
+        for job in reversed(known):
+            category = job.category
+            job.finish_low = max(job.finish_low, free_low)
+            job.finish_high = min(job.finish_high, free_high)
+            job.start_low = max(job.start_low, job.finish_low - high[category])
+            job.start_high = min(job.start_high, job.finish_high - low[category])
+            job.check()
+            found.low[category] = max(found.low[category], job.finish_low - job.start_high)
+            found.high[category] = min(found.high[category], job.finish_high - job.start_low)
+            free_high = job.start_high
+            # Only a job that had to wait tells when the one before it finished at the earliest.
+            waited = job.start_low > job.arrival + ROUNDING * (1 + abs(job.arrival))
+            free_low = job.start_low if waited else -inf
+        return found
+
+    def restart(self) -> None:
+        """Keep the jobs that may be there still and what the last count says; forget the rest."""
+        gone = self._moved - 1 if self._waiting else self._moved
+        if gone > 0:
+            self._drop(gone)
+            self._free_low, self._free_high = -inf, self._now
+        for job in self.jobs:
+            job.forget()
+        if self._waiting and self._moved:
+            self.jobs[0].start_high = self._now
+
+    def _outlasts(self, known_low: list[float]) -> bool:
+        """Note that a job is in service still; tell whether it outlasts its known bounds."""
+        if self._waiting:
+            self.jobs[self._moved].start_low = self._now
+            if not self._moved:
+                return False
+            job = self.jobs[self._moved - 1]
+        else:
+            job = self.jobs[self._moved]
+            free = self.jobs[self._moved - 1].finish_high if self._moved else self._free_high
+            job.start_high = min(job.start_high, max(job.arrival, free))
+        job.finish_low = max(job.finish_low, self._now)
+        return self._now - job.start_high > known_low[job.category]
+
+    def _drop(self, jobs: int) -> None:
+        last = self.jobs[jobs - 1]
+        self._free_low, self._free_high = last.finish_low, last.finish_high
+        del self.jobs[:jobs]
+        self._arrived -= jobs
+        self._moved -= jobs

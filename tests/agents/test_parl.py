@@ -1,0 +1,190 @@
+"""PARL beside the paper: Algorithm 1, the reward, the state, the schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import make_world
+
+from agent.learning.hyperparameters import Hyperparameters
+from agent.parl import Parl
+from agent.policy import Level, Observation
+from agent.vanishing import REACH, vanishing_weights
+from testbed.embedded import simulate
+
+
+def algorithm_1(placements, shape):
+    """The paper's recursion, literally: increment, then normalise."""
+    d = np.zeros(shape)
+    for a, c, w in placements:
+        d[a, c, w] += 1
+        d /= d.sum()
+    return d
+
+
+def test_algorithm_1_by_hand():
+    """Four placements, worked out on paper."""
+    placements = [(0, 0, 0), (1, 0, 0), (1, 0, 0), (2, 1, 1)]
+    expected = [
+        {(0, 0, 0): 1},
+        {(0, 0, 0): 1 / 2, (1, 0, 0): 1 / 2},
+        {(0, 0, 0): 1 / 4, (1, 0, 0): 3 / 4},
+        {(0, 0, 0): 1 / 8, (1, 0, 0): 3 / 8, (2, 1, 1): 1 / 2},
+    ]
+    for number, want in enumerate(expected, 1):
+        d = algorithm_1(placements[:number], (3, 2, 2))
+        assert {place: d[place] for place in want} == want
+        assert d.sum() == 1
+        weights = vanishing_weights(np.array([number]))[0]
+        mine = np.zeros((3, 2, 2))
+        for weight, place in zip(weights, reversed(placements[:number]), strict=False):
+            mine[place] += weight
+        assert {place: mine[place] for place in want} == want
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 23, 24, 25, 26, 60, 500])
+def test_the_weighted_sum_is_within_2_to_the_minus_24_of_algorithm_1(length):
+    random = np.random.default_rng(length)
+    shape = (10, 8, 3)
+    placements = [tuple(random.integers(0, size) for size in shape) for _ in range(length)]
+    literal = algorithm_1(placements, shape)
+    weights = vanishing_weights(np.array([length]))[0].astype(float)
+    mine = np.zeros(shape)
+    for weight, place in zip(weights, reversed(placements), strict=False):
+        mine[place] += weight
+    assert np.abs(literal - mine).max() <= 2.0**-24
+    if length <= REACH:
+        np.testing.assert_array_equal(literal, mine)
+
+
+GIVEN = Hyperparameters(
+    buffer_capacity=2000,
+    buffer_population=0.1,
+    training_steps=100,
+    train_period=4,
+    target_update_period=40,
+    batch_size=16,
+)
+
+
+@pytest.fixture(scope="module")
+def view():
+    return make_world("tiny").agent
+
+
+def seen(job, total, cluster=0, category=0):
+    return Observation(float(job), job, cluster, category, total=total)
+
+
+def test_it_needs_the_total_and_nothing_more():
+    assert Parl.needs is Level.TOTAL
+    assert Parl.actor_kind.needs is Level.TOTAL
+
+
+def test_the_reward_is_the_decrease_of_the_total(view):
+    agent = Parl(view, GIVEN)
+    for total in (5, 7, 4, 4):
+        agent.place(seen(total, total))
+    assert agent.replay.columns["reward"][:4].tolist() == [0, -2, 3, 0]
+    assert agent.returned == 1
+
+
+def test_states_rebuilt_from_the_buffer_are_algorithm_1s(view):
+    random = np.random.default_rng(1)
+    agent = Parl(view, GIVEN)
+    shape = (3, 2, 2)
+    history, expected = [], []
+    for job in range(150):
+        if job in (40, 95):  # new episodes: d starts again at zero
+            agent.reset()
+            history = []
+        cluster, category = (int(x) for x in random.integers(0, 2, 2))
+        c, w = np.eye(2)[cluster], np.eye(2)[category]
+        expected.append(np.concatenate((c, w, algorithm_1(history, shape).ravel())))
+        action = agent.place(seen(job, 0, cluster, category))
+        history.append((action, cluster, category))
+    states = agent.states(np.arange(150))
+    dense = np.zeros((150, 16))
+    np.add.at(dense, (np.arange(150)[:, None], states.at), states.amount)
+    assert np.abs(dense - expected).max() <= 2.0**-23
+
+
+def test_acting_sees_the_same_state_as_the_buffer(view):
+    given = GIVEN.model_copy(update={"buffer_population": 0.0, "training_steps": 10**6})
+    agent = Parl(view, given)
+    for job in range(60):
+        observation = seen(job, 0, job % 2, job // 2 % 2)
+        values = agent.actor.values(observation)
+        agent.place(observation)
+        state = agent.states(np.array([job]))
+        replayed = agent.learner.online.forward(state)[0][0].numpy()
+        if job % 4 != 3:  # where no training step came between
+            np.testing.assert_allclose(values, replayed, atol=1e-6)
+
+
+def test_phases_epsilon_training_and_target_updates_follow_the_schedule(view, monkeypatch):
+    agent = Parl(view, GIVEN)
+    trained, updated = [], []
+    monkeypatch.setattr(agent.learner, "train", lambda *_: trained.append(agent.decisions) or 0.0)
+    monkeypatch.setattr(agent.learner, "update_target", lambda: updated.append(agent.decisions))
+    phases, epsilons = [], {}
+    for job in range(620):
+        phases.append(agent.phase)
+        epsilons[agent.training_steps] = agent.epsilon
+        agent.place(seen(job, 0))
+    assert phases == ["buffer population"] * 200 + ["training"] * 400 + ["evaluation"] * 20
+    assert trained == list(range(204, 601, 4))
+    assert updated == list(range(240, 601, 40))
+    assert epsilons[0] == 1.0
+    # Linearly from 100 % to 1 % over the first 75 % of the training steps.
+    for step in range(1, 100):
+        expected = max(1 - 0.99 * step / 75, 0.01)
+        assert epsilons[step] == pytest.approx(expected)
+
+
+def test_the_defaults_are_the_papers_table():
+    given = Hyperparameters()
+    assert given.discount_factor == 0.99
+    assert given.epsilon_decay_share == 0.75
+    assert (given.epsilon_first, given.epsilon_last) == (1.0, 0.01)
+    assert given.buffer_capacity == 1_000_000
+    assert given.population_decisions == 100_000
+    assert given.batch_size == 50
+    assert (given.train_period, given.target_update_period) == (4, 2000)
+    assert given.layers == (256, 128, 64)
+    assert given.learning_rate == 2.5e-4
+    assert given.training_steps == 150_000
+
+
+def test_the_buffer_population_phase_is_random(view):
+    agent = Parl(view, GIVEN)
+    actions = [agent.place(seen(job, 0)) for job in range(200)]
+    assert np.bincount(actions, minlength=3).min() > 40
+
+
+def test_small_parl_learns_on_tiny():
+    """It must beat random by far; a broken update does not (the sign of the error, for one)."""
+    from agent.policies import load
+    from testbed.summary import Summary
+
+    world = make_world("tiny")
+    given = Hyperparameters(
+        buffer_capacity=20_000, training_steps=1500, learning_rate=1e-3, layers=(64, 32)
+    )
+    agent = Parl(world.agent, given)
+    episode = 0
+    while agent.phase != "evaluation":
+        agent.reset()
+        simulate(world.reseeded(1000 + episode), agent)
+        episode += 1
+
+    def delay(policy):
+        delays = []
+        for seed in range(1, 6):
+            summary = Summary(world)
+            policy.reset()
+            simulate(world.reseeded(seed), policy, [summary])
+            delays.append(summary.result()["fog_loop"])
+        return np.mean(delays)
+
+    assert delay(agent.actor) < 0.5 * delay(load("random", world.agent))
