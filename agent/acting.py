@@ -33,6 +33,9 @@ class Actor(Policy):
         self.layers = layers
         super().__init__(view)
 
+    def look(self, seen: Observation) -> None:
+        """Take in what is seen; every decision begins with it, also one taken at random."""
+
     @abstractmethod
     def values(self, seen: Observation) -> Floats:
         """Return the value of each action now."""
@@ -42,6 +45,7 @@ class Actor(Policy):
 
     def place(self, seen: Observation) -> int:
         """Return the best action."""
+        self.look(seen)
         action = int(self.values(seen).argmax())
         self.chose(seen, action)
         return action

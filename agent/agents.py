@@ -28,6 +28,7 @@ AGENTS = {
     "parl": Entry(
         "agent.parl", "Parl", "the paper's agent: placements only, reward from the total"
     ),
+    "veil": Entry("agent.veil", "Veil", "sees counts, infers the rest, learns how that errs"),
     "plrl-ed": Entry("agent.plrl", "PlrlDelay", "literature: punished by execution delay"),
     "plrl-ql": Entry("agent.plrl", "PlrlQueueLength", "literature: punished by queue length"),
     "plrl-edql": Entry("agent.plrl", "PlrlDelayAndQueueLength", "literature: punished by both"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from agent.acting import Actor
 from agent.learning.hyperparameters import Hyperparameters
 from agent.learning.replay import Places, Replay
 from agent.policy import AgentView, Observation, Policy
+
+if TYPE_CHECKING:
+    from agent.learning.ddqn import DoubleQ
 
 
 class LearningAgent(Policy):
@@ -27,13 +30,10 @@ class LearningAgent(Policy):
     """How the agent acts when it is trained; it acts so while it learns, too."""
 
     def __init__(self, view: AgentView, given: Hyperparameters | None = None) -> None:
-        from agent.learning.ddqn import DoubleQ  # with it comes torch, which acting does not need
-
         self.view = view
         self.given = given or type(self).defaults()
         self.replay = self.make_replay()
-        actions = len(view.nodes)
-        self.learner = DoubleQ(self.inputs(), actions, self.given, view.seed % 2**63)
+        self.learner = self.make_learner()
         self.actor = self.actor_kind(view, self.learner.online.layers())
         self._random = np.random.Generator(np.random.Philox(view.seed))
         self.decisions = 0
@@ -65,6 +65,20 @@ class LearningAgent(Policy):
     def remember(self, seen: Observation, action: int, reward: float) -> None:
         """Add this decision, and the reward that came with it, to the buffer."""
 
+    def rewards(self, now: Places, after: Places) -> npt.NDArray[np.number]:  # noqa: ARG002
+        """Return the rewards of transitions: they came with the next decision."""
+        return self.replay.columns["reward"][after]
+
+    def make_learner(self) -> DoubleQ:
+        """Return an untrained learner."""
+        from agent.learning.ddqn import DoubleQ  # with it comes torch, which acting does not need
+
+        return DoubleQ(
+            (self.inputs(), *self.given.layers, len(self.view.nodes)),
+            self.given,
+            self.view.seed % 2**63,
+        )
+
     # --- the decision step ---------------------------------------------------------------------
 
     @property
@@ -79,7 +93,7 @@ class LearningAgent(Policy):
     def epsilon(self) -> float:
         """The chance of a random action."""
         if self.phase == "buffer population":
-            return 1.0
+            return self.given.population_epsilon
         return self.given.epsilon(self.training_steps)
 
     def reset(self) -> None:
@@ -90,6 +104,7 @@ class LearningAgent(Policy):
 
     def place(self, seen: Observation) -> int:
         """Take the paper's decision step and return the action."""
+        self.actor.look(seen)
         reward = self.reward(seen)
         self.returned += reward
         # Both numbers are drawn every time, so that a run does not depend on what they decide.
@@ -113,7 +128,7 @@ class LearningAgent(Policy):
             self.loss = self.learner.train(
                 self.states(np.concatenate((now, after))),
                 self.replay.columns["action"][now],
-                self.replay.columns["reward"][after],
+                self.rewards(now, after),
             )
             self.training_steps += 1
         if since % given.target_update_period == 0:

@@ -19,10 +19,9 @@ from agent.learning.network import Floats, Network, SparseStates, rows_from
 class DoubleQ:
     """The learner: two networks, Adam, Huber loss."""
 
-    def __init__(self, inputs: int, actions: int, given: Hyperparameters, seed: int) -> None:
+    def __init__(self, sizes: tuple[int, ...], given: Hyperparameters, seed: int) -> None:
         torch.set_num_threads(1)  # small matrices; and sums must not depend on the machine's load
         torch.set_flush_denormal(True)  # Adam's means fade into denormals, which are slow
-        sizes = (inputs, *given.layers, actions)
         self.online = Network(sizes, seed)
         self.target = Network(sizes)
         self._discount = given.discount_factor
@@ -41,19 +40,31 @@ class DoubleQ:
         `states` holds the states of the transitions, then the states that followed them.
         """
         size = len(actions)
-        both, kept = self.online.forward(states)
+        both, kept = self.values(self.online, states)
         values, best = both[:size], both[size:].argmax(1, keepdim=True)
-        future = self.target.forward(rows_from(states, size))[0].gather(1, best)
+        future = self.values(self.target, rows_from(states, size))[0].gather(1, best)
         reward = torch.from_numpy(rewards.astype(np.float32))[:, None]
         target = reward + self._discount * future
         chosen = torch.from_numpy(actions.astype(np.int64))[:, None]
         error = values.gather(1, chosen) - target
         clipped = error.clamp(-1.0, 1.0)
         slope = torch.zeros_like(values).scatter_(1, chosen, clipped / size)
-        self.online.backward(slope, states, kept)
+        self.backward(slope, states, kept)
         self._adam.step(self.online.parameters, self.online.gradient)
         # Huber: e²/2 near zero, |e| - 1/2 beyond 1; both are c·(e - c/2) with c = clip(e).
         return float((clipped * (error - clipped / 2)).mean())
+
+    def values(
+        self, network: Network, states: Floats | SparseStates
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return the value of each action in each state, and what the gradient needs."""
+        return network.forward(states)
+
+    def backward(
+        self, slope: torch.Tensor, states: Floats | SparseStates, kept: list[torch.Tensor]
+    ) -> None:
+        """Put the gradient together from the loss's derivative by the values."""
+        self.online.backward(slope, states, kept)
 
     def update_target(self) -> None:
         """Copy the online network to the target network."""
@@ -70,3 +81,31 @@ class DoubleQ:
         self.online.parameters.copy_(torch.from_numpy(state["online"]))
         self.target.parameters.copy_(torch.from_numpy(state["target"]))
         self._adam.restore(state)
+
+
+class SharedDoubleQ(DoubleQ):
+    """One network for all actions: states are [state, action, feature], the value is per action.
+
+    The first feature is a prior cost: the value is what the network says, less the prior.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], given: Hyperparameters, seed: int) -> None:
+        super().__init__(sizes, given, seed)
+        for part in self.online.layers()[-1]:  # to begin with, the prior stands as it is
+            part[:] = 0
+        self.update_target()
+
+    def values(
+        self, network: Network, states: Floats | SparseStates
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return the value of each action in each state, and what the gradient needs."""
+        assert isinstance(states, np.ndarray)
+        out, kept = network.forward(states.reshape(-1, states.shape[-1]))
+        return out.view(states.shape[:2]) - torch.from_numpy(states[..., 0]), kept
+
+    def backward(
+        self, slope: torch.Tensor, states: Floats | SparseStates, kept: list[torch.Tensor]
+    ) -> None:
+        """Put the gradient together from the loss's derivative by the values."""
+        assert isinstance(states, np.ndarray)
+        self.online.backward(slope.reshape(-1, 1), states.reshape(-1, states.shape[-1]), kept)

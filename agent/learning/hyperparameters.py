@@ -27,6 +27,8 @@ class Hyperparameters(BaseModel):
     buffer_capacity: Whole = 1_000_000
     buffer_population: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the capacity that is filled before training begins."""
+    population_epsilon: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Chance of a random action while the buffer is filled."""
     batch_size: Whole = 50
     train_period: Whole = 4
     """Decision steps between two training steps."""

@@ -28,6 +28,8 @@ class Replay:
         }
         self.age = np.zeros(capacity, np.int32)
         """Decisions before this one in its episode."""
+        self.usable = np.ones(capacity, bool)
+        """Whether a decision may be sampled: not before its reward is known."""
         self.added = 0
         self._next_age = 0
 
@@ -57,7 +59,9 @@ class Replay:
         while len(found) < size:
             drawn = random.integers(oldest, self.added - 1, size)
             after = (drawn + 1) % self._capacity
-            found = np.concatenate((found, drawn[self.age[after] > 0]))
+            found = np.concatenate(
+                (found, drawn[(self.age[after] > 0) & self.usable[drawn % self._capacity]])
+            )
         places = found[:size] % self._capacity
         return places, (places + 1) % self._capacity
 
@@ -68,11 +72,17 @@ class Replay:
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint must hold."""
         kept = {f"column_{name}": column[: len(self)] for name, column in self.columns.items()}
-        return {**kept, "age": self.age[: len(self)], "added": np.int64(self.added)}
+        return {
+            **kept,
+            "age": self.age[: len(self)],
+            "usable": self.usable[: len(self)],
+            "added": np.int64(self.added),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
         self.added = int(state["added"])
         self.age[: len(self)] = state["age"]
+        self.usable[: len(self)] = state["usable"]
         for name, column in self.columns.items():
             column[: len(self)] = state[f"column_{name}"]

@@ -39,7 +39,7 @@ def random_batch(seed, sparse=False):
 
 
 def learner_with_two_networks(seed):
-    learner = DoubleQ(INPUTS, ACTIONS, GIVEN, seed)
+    learner = DoubleQ((INPUTS, *GIVEN.layers, ACTIONS), GIVEN, seed)
     learner.target.parameters.copy_(Network(learner.online.sizes, seed + 1).parameters)
     return learner
 
