@@ -18,20 +18,25 @@ import numpy as np
 
 from agent.acting import Actor, Floats, run_layers
 from agent.inference.fog_belief import FogBelief
+from agent.inference.node_belief import Finished
 from agent.learned import LearningAgent
 from agent.learning.hyperparameters import Hyperparameters
 from agent.learning.replay import Places, Replay
+from agent.marginal import MarginalDelay
 from agent.policy import AgentView, Level, Observation
 
 if TYPE_CHECKING:
     from agent.learning.ddqn import DoubleQ
 
-FEATURES = 12
+FEATURES = 15
+MEMORY = 30.0
+"""Typical responses over which a node's load is averaged."""
 LARGEST = 4.0
 """Features are clipped here: beyond it a node is hopeless anyway."""
 
 
 HOPELESS = 40.0
+"""So many typical responses: no node is worse than this."""
 
 
 class VeilHyperparameters(Hyperparameters):
@@ -56,27 +61,39 @@ class NodeFeatures:
         self.belief = FogBelief(view)
         up, down = np.array(view.up), np.array(view.down)
         self._way = float((up + down).mean())
+        self._work = np.zeros(len(view.nodes))
+        self._then = 0.0
 
     def observe(self, seen: Observation) -> Floats:
         """Take the counts of a decision instant and return the features; the first is the prior."""
         assert seen.counts is not None
         belief, view = self.belief, self._view
         belief.observe(seen.time, seen.counts)
-        responses = np.array(belief.responses(seen.job, seen.cluster, seen.category))
+        workload = seen.job, seen.cluster, seen.category
+        responses = np.array(belief.responses(*workload))
+        overtaken = np.array(belief.overtaken(*workload))
         service = np.array(belief.service)
         self.unit = self._way + float(service.mean())
         own = service[:, seen.category]
+        self._own = own
+        memory = MEMORY * self.unit
+        self._work *= np.exp((self._then - seen.time) / memory)
+        self._then = seen.time
+        # What was placed lately, against the time since then: the episode may be young.
+        load = self._work / (memory * -np.expm1(-(seen.time + 1e-9) / memory))
         spread = np.array(belief.means.deviations)[:, seen.category]
         up = np.array(view.up[seen.cluster][seen.category])
         down = np.array(view.down[seen.cluster][seen.category])
-        gap = responses - responses.min()
+        prior = responses + overtaken * own
+        gap = prior - prior.min()
         counts = np.array(seen.counts, float)
         features = np.empty((len(counts), FEATURES), np.float32)
         columns = (
-            *(responses / self.unit, gap / self.unit, own / self.unit, up / self.unit),
+            *(prior / self.unit, gap / self.unit, own / self.unit, up / self.unit),
             *(down / self.unit, np.array(belief.backlogs) / self.unit, counts / 8),
             *(np.array(belief.in_transit) / 4, spread, spread * own / self.unit),
-            *(belief.means.factor_variance, counts.mean() / 8),
+            *(belief.means.factor_variance, counts.mean() / 8, overtaken * own / self.unit),
+            *(load, load.mean()),
         )
         for place, column in enumerate(columns):
             features[:, place] = column
@@ -84,6 +101,11 @@ class NodeFeatures:
         np.clip(features[:, 1:], 0.0, LARGEST, out=features[:, 1:])
         np.minimum(features[:, 0], HOPELESS, out=features[:, 0])
         return features
+
+    def placed(self, seen: Observation, action: int) -> None:
+        """Take note of the placement: it is what the next counts are explained by."""
+        self._work[action] += self._own[action]
+        self.belief.placed(action, seen.job, seen.cluster, seen.category)
 
 
 class VeilActor(Actor):
@@ -107,16 +129,16 @@ class VeilActor(Actor):
 
     def chose(self, seen: Observation, action: int) -> None:
         """Remember the placement: it is what the next counts are explained by."""
-        self._nodes.belief.placed(action, seen.job, seen.cluster, seen.category)
+        self._nodes.placed(seen, action)
 
     @property
     def unit(self) -> float:
         """The typical response at the last decision."""
         return self._nodes.unit
 
-    def finished(self) -> list[tuple[int, float]]:
-        """Return the jobs that the counts have shown to be finished since, and when."""
-        return self._nodes.belief.finished()
+    def finished(self) -> list[list[Finished]]:
+        """Return, node by node, the jobs that the last counts showed to be finished."""
+        return [node.finished for node in self._nodes.belief.nodes]
 
 
 class _Pending(NamedTuple):
@@ -158,16 +180,18 @@ class Veil(LearningAgent):
         """Begin an episode; decisions of the last one whose reward never came stay unused."""
         super().reset()
         self._pending: dict[int, _Pending] = {}
+        self._costs = [MarginalDelay() for _ in self.view.nodes]
 
     def reward(self, seen: Observation) -> float:  # noqa: ARG002 (`look` took it in)
-        """Settle the decisions whose jobs the counts have shown to be finished."""
+        """Settle the decisions whose cost to everybody the counts have given away."""
         settled = 0.0
-        for job, finish in self.actor.finished():
-            place, emitted, down, unit = self._pending.pop(job)
-            reward = -min((finish + down - emitted) / unit, HOPELESS)
-            self.replay.columns["reward"][place] = reward
-            self.replay.usable[place] = True
-            settled += reward
+        for costs, finished in zip(self._costs, self.actor.finished(), strict=True):
+            for job, cost in costs.settle(finished):
+                place, emitted, down, unit = self._pending.pop(job)
+                reward = -min((cost + down - emitted) / unit, HOPELESS)
+                self.replay.columns["reward"][place] = reward
+                self.replay.usable[place] = True
+                settled += reward
         return settled
 
     def remember(self, seen: Observation, action: int, reward: float) -> None:  # noqa: ARG002

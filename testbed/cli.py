@@ -40,6 +40,7 @@ providers disclose: nothing, the total of queued jobs, each node's count, or eve
   fogveil compare scenarios/paper.toml --policies jsq,ci-setr,setr --seeds 5
   fogveil train scenarios/tiny.toml --agent parl --out runs/parl     the paper's agent
   fogveil evaluate runs/parl/agent.npz scenarios/tiny.toml
+  fogveil figures runs/compare runs/parl                       the paper's figures
 """
 
 app = typer.Typer(
@@ -283,6 +284,22 @@ def evaluate(
         override=override,
         folder=folder,
     )
+
+
+@app.command()
+def figures(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUNS…", help="Folders of comparisons and trainings.")
+    ],
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the pictures go.")
+    ] = Path("runs/figures"),
+) -> None:
+    """Draw the paper's figures from results: loops, delays, distribution, training."""
+    from testbed.gallery import draw_all
+
+    for path in draw_all(folders, folder):
+        out.print(f"written: {path} and .svg")
 
 
 @app.command(name="policies")

@@ -86,7 +86,7 @@ class Plan:
         text = hashlib.sha256(own.read_bytes()).hexdigest() if own else ""
         content = [self.scenario_of(cell).model_dump_json(), cell.policy, text, __version__]
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
-        label = Path(cell.policy).name.replace(":", "-")
+        label = policies.label_of(cell.policy)
         rate = "own" if cell.rate is None else f"{cell.rate:g}"
         name = f"{label}_{rate}_{cell.horizon:g}_{cell.seed}_{digest}.json"
         return self.out / "runs" / name
@@ -161,7 +161,8 @@ def evaluate(plan: Plan, reference: str) -> list[Row]:
                 ratio = paired_ratio(_fog_loops(runs), _fog_loops(base)) if base else None
                 measures = {name: _over_seeds(runs, name) for name in MEASURES}
                 found = {name: value for name, value in measures.items() if value}
-                rows.append(Row(policy, runs[0]["level"], rate, horizon, found, ratio))
+                label = policies.label_of(policy)
+                rows.append(Row(label, runs[0]["level"], rate, horizon, found, ratio))
     return rows
 
 

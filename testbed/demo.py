@@ -21,8 +21,8 @@ POLICIES = (
 def main() -> None:
     """Compare nine policies at three rates and say what came out."""
     console = Console()
-    plan = Plan(SCENARIO, {}, POLICIES, (200.0, 150.0, 100.0), (10_000.0,), 3, OUT)
-    console.print("fogveil: nine policies, three workload rates, three seeds, all cores")
+    plan = Plan(SCENARIO, {}, POLICIES, (200.0, 150.0, 100.0), (10_000.0,), 5, OUT)
+    console.print("fogveil: nine policies, three workload rates, five seeds, all cores")
     _, to_do = prepare(plan)
     for _ in execute(plan, to_do):
         pass

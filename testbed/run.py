@@ -36,6 +36,7 @@ def run_embedded(
         "name": scenario.name,
         "seed": scenario.seed,
         "policy": policy,
+        "label": policies.label_of(policy),
         "level": chosen.needs.word,
         "mode": "embedded",
         "run_hash": run_hash,

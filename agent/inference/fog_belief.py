@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from agent.inference.fog_bounds import FogBounds
 from agent.inference.node_belief import NodeBelief
 from agent.inference.soft_means import SoftMeans, Table
 from agent.inference.spread import later_of
 from agent.policy import AgentView
 
+TRIALS = 5
+"""Instants per node after which bounds that met no contradiction are trusted."""
+
 
 class FogBelief:
-    """Infers service times and backlogs from counts, public latencies and own placements."""
+    """Infers service times and backlogs from counts, public latencies and own placements.
+
+    Service is taken to vary, by an amount that is learned. If it is in truth constant, sure bounds
+    follow from the counts, and once they have proved themselves the means are held within them; if
+    it is not, the bounds soon contradict themselves, and are forgotten.
+    """
 
     def __init__(self, view: AgentView) -> None:
         self._view = view
@@ -22,6 +31,8 @@ class FogBelief:
         guess = 2 * sum(ways) / len(ways) or 1.0
         self.means = SoftMeans(nodes, categories, guess)
         self.nodes = [NodeBelief(node, view.count, self.means) for node in range(nodes)]
+        self.bounds = FogBounds(view)
+        self._trials = TRIALS * nodes
         self._estimates = self.means.estimates
         self._now = 0.0
 
@@ -30,11 +41,13 @@ class FogBelief:
         self._now = now
         for node, count in zip(self.nodes, counts, strict=True):
             node.observe(now, count)
+        self._heed_bounds(now, counts)
         overdue = [late for node in self.nodes if (late := node.overdue) is not None]
         self._estimates = self.means.given(overdue) if overdue else self.means.estimates
 
     def placed(self, node: int, job: int, cluster: int, category: int) -> None:
         """Take note of a placement at the instant last observed."""
+        self.bounds.placed(node, job, cluster, category)
         arrival = self._now + self._view.up[cluster][category][node]
         self.nodes[node].place(arrival, job, category)
 
@@ -56,6 +69,14 @@ class FogBelief:
         """Own jobs underway to each node."""
         return [node.in_transit for node in self.nodes]
 
+    def overtaken(self, job: int, cluster: int, category: int) -> list[int]:
+        """Return how many own jobs underway to each node a job placed now would overtake."""
+        up = self._view.up[cluster][category]
+        return [
+            node.overtaken_by(self._now + way, job)
+            for node, way in zip(self.nodes, up, strict=True)
+        ]
+
     def responses(self, job: int, cluster: int, category: int) -> list[float]:
         """Return the total response that each node promises for a job placed now.
 
@@ -71,3 +92,12 @@ class FogBelief:
             service = self._estimates.optimistic[node][category]
             responses.append(start + service + down[node] - self._now)
         return responses
+
+    def _heed_bounds(self, now: float, counts: Sequence[int]) -> None:
+        bounds = self.bounds
+        if not bounds.observe(now, counts) and bounds.survived != self._trials:
+            return
+        if bounds.survived >= self._trials:
+            self.means.confine(bounds.low, bounds.high)
+        else:
+            self.means.release()

@@ -37,6 +37,8 @@ class FogBounds:
         self.model = Model.PRODUCT
         self._service = self._fresh_bounds()
         self.nodes = [NodeBounds(view.count) for _ in view.nodes]
+        self.survived = 0
+        """Instants since the model was taken up."""
         self._now = 0.0
 
     @property
@@ -55,11 +57,12 @@ class FogBounds:
             arrival = self._now + self._view.up[cluster][category][node]
             self.nodes[node].place(arrival, job, category)
 
-    def observe(self, now: float, counts: Sequence[int]) -> None:
-        """Take the counts of a decision instant."""
+    def observe(self, now: float, counts: Sequence[int]) -> bool:
+        """Take the counts of a decision instant; tell whether bounds of service are new."""
         self._now = now
         if self.model is Model.NONE:
-            return
+            return False
+        self.survived += 1
         try:
             news = {
                 number
@@ -68,25 +71,30 @@ class FogBounds:
             }
         except Contradiction:  # not even a FIFO with one server
             self._weaken(Model.NONE)
-            return
+            return True
         try:
-            self._settle(news)
+            return self._settle(news)
         except Contradiction:
             self._weaken(Model.CELLS if self.model is Model.PRODUCT else Model.NONE)
+            return True
 
-    def _settle(self, news: set[int]) -> None:
-        service = self._service
+    def _settle(self, news: set[int]) -> bool:
+        service, tightened = self._service, False
         for _ in range(ROUNDS):
             if not news:
-                return
+                break
             number = min(news)
             news.remove(number)
             found = self.nodes[number].propagate(service.low[number], service.high[number])
             for category, (low, high) in enumerate(zip(*found, strict=True)):
-                news.update(service.tighten(number, category, low, high))
+                changed = service.tighten(number, category, low, high)
+                news.update(changed)
+                tightened |= bool(changed)
+        return tightened
 
     def _weaken(self, model: Model) -> None:
         self.model = model
+        self.survived = 0
         self._service = self._fresh_bounds()
         for node in self.nodes:
             if model is Model.NONE:

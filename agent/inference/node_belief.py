@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect, insort
 from collections.abc import Sequence
 from math import inf
+from typing import NamedTuple
 
 from agent.inference.own_job import OwnJob
 from agent.inference.soft_means import Overdue, SoftMeans
@@ -15,6 +16,15 @@ INSTANT = 1e-9
 """The shortest service that is inferred: estimates of the start may lie after the finish."""
 LATE = 0.8
 """The share of its expected time after which a job's being there still says something new."""
+
+
+class Finished(NamedTuple):
+    """A job that is done, with what is believed of its start and finish."""
+
+    job: int
+    arrival: float
+    started: float
+    finished: float
 
 
 class NodeBelief:
@@ -39,6 +49,8 @@ class NodeBelief:
         self._seen_unfinished = -inf
         """When the first job was last known to be unfinished."""
         self._now = -inf
+        self.finished: list[Finished] = []
+        """Jobs that the last count showed to be finished, in the order in which they did."""
 
     @property
     def in_transit(self) -> int:
@@ -63,6 +75,7 @@ class NodeBelief:
     def observe(self, now: float, count: int) -> None:
         """Take the node's count, which includes all events up to and including `now`."""
         jobs, before = self._jobs, self._now
+        self.finished.clear()
         arrived = self._arrived
         while arrived < len(jobs) and jobs[arrived].arrival <= now:
             arrived += 1
@@ -104,6 +117,10 @@ class NodeBelief:
                 free = start + mean, variance
         return free
 
+    def overtaken_by(self, arrival: float, job: int) -> int:
+        """Return how many own jobs underway a job placed now would arrive before."""
+        return len(self._jobs) - bisect(self._jobs, OwnJob(arrival, job, 0))
+
     def _finish(self, after: float, by: float, same_time: Sequence[OwnJob]) -> None:
         """Infer when the first job finished, given others that did so up to the same instant."""
         job = self._jobs.pop(0)
@@ -126,3 +143,4 @@ class NodeBelief:
         service = mean + share * (took - 1) * mean
         left_open = share * share * left_open * square + (1 - share) * own
         self._means.learn(self._node, job.category, (service, left_open))
+        self.finished.append(Finished(job.job, job.arrival, start, self._free[0]))

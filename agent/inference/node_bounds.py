@@ -10,7 +10,7 @@ from agent.inference.own_job import OwnJob
 from agent.inference.service_bounds import ROUNDING, Contradiction
 from fogveil.disclosure import CountKind
 
-KEPT = 12
+KEPT = 6
 """Jobs that have moved on and still are revisited when better bounds of service are known."""
 
 
@@ -77,9 +77,11 @@ class NodeBounds:
         news = moved > self._moved
         for job in jobs[self._moved : moved]:
             if self._waiting:
-                job.start_low, job.start_high = max(job.start_low, before), now
+                job.start_low = max(job.start_low, before)
+                job.start_high = min(job.start_high, now)
             else:
-                job.finish_low, job.finish_high = max(job.finish_low, before), now
+                job.finish_low = max(job.finish_low, before)
+                job.finish_high = min(job.finish_high, now)
         self._arrived, self._moved, self._now = arrived, moved, now
         if moved < arrived:
             news |= self._outlasts(known_low)
@@ -90,30 +92,8 @@ class NodeBounds:
     def propagate(self, low: list[float], high: list[float]) -> Bounds:
         """Tighten the jobs' bounds by those of service; return what they say of service."""
         known = self.jobs[: min(self._moved + 1, self._arrived)]
-        free_low, free_high = self._free_low, self._free_high
-        for job in known:
-            job.start_low = max(job.start_low, free_low)
-            job.start_high = min(job.start_high, max(job.arrival, free_high))
-            job.finish_low = max(job.finish_low, job.start_low + low[job.category])
-            job.finish_high = min(job.finish_high, job.start_high + high[job.category])
-            job.check()
-            free_low, free_high = job.finish_low, job.finish_high
-        found = Bounds(low.copy(), high.copy())
-        free_low, free_high = -inf, inf
-        for job in reversed(known):
-            category = job.category
-            job.finish_low = max(job.finish_low, free_low)
-            job.finish_high = min(job.finish_high, free_high)
-            job.start_low = max(job.start_low, job.finish_low - high[category])
-            job.start_high = min(job.start_high, job.finish_high - low[category])
-            job.check()
-            found.low[category] = max(found.low[category], job.finish_low - job.start_high)
-            found.high[category] = min(found.high[category], job.finish_high - job.start_low)
-            free_high = job.start_high
-            # Only a job that had to wait tells when the one before it finished at the earliest.
-            waited = job.start_low > job.arrival + ROUNDING * (1 + abs(job.arrival))
-            free_low = job.start_low if waited else -inf
-        return found
+        self._sweep_forward(known, low, high)
+        return self._sweep_backward(known, low, high)
 
     def restart(self) -> None:
         """Keep the jobs that may be there still and what the last count says; forget the rest."""
@@ -125,6 +105,42 @@ class NodeBounds:
             job.forget()
         if self._waiting and self._moved:
             self.jobs[0].start_high = self._now
+
+    def _sweep_forward(self, jobs: list[BoundedJob], low: list[float], high: list[float]) -> None:
+        free_low, free_high = self._free_low, self._free_high
+        for job in jobs:
+            job.start_low = max(job.start_low, free_low)
+            free_high = max(free_high, job.arrival)
+            job.start_high = min(job.start_high, free_high)
+            free_low = job.start_low + low[job.category]
+            job.finish_low = max(job.finish_low, free_low)
+            free_high = job.start_high + high[job.category]
+            job.finish_high = min(job.finish_high, free_high)
+            free_low, free_high = job.finish_low, job.finish_high
+
+    def _sweep_backward(
+        self, jobs: list[BoundedJob], low: list[float], high: list[float]
+    ) -> Bounds:
+        found = Bounds(low.copy(), high.copy())
+        next_low, next_high = -inf, inf
+        for job in reversed(jobs):
+            category = job.category
+            job.finish_low = max(job.finish_low, next_low)
+            job.finish_high = min(job.finish_high, next_high)
+            next_low = job.finish_low - high[category]
+            job.start_low = max(job.start_low, next_low)
+            next_high = job.finish_high - low[category]
+            job.start_high = min(job.start_high, next_high)
+            if job.start_low > job.start_high or job.finish_low > job.finish_high:
+                job.check()
+            shortest, longest = job.finish_low - job.start_high, job.finish_high - job.start_low
+            found.low[category] = max(found.low[category], shortest)
+            found.high[category] = min(found.high[category], longest)
+            # Only a job that had to wait tells when the one before it finished at the earliest.
+            waited = job.start_low > job.arrival + ROUNDING * (1 + abs(job.arrival))
+            next_low = job.start_low if waited else -inf
+            next_high = job.start_high
+        return found
 
     def _outlasts(self, known_low: list[float]) -> bool:
         """Note that a job is in service still; tell whether it outlasts its known bounds."""

@@ -70,6 +70,7 @@ class SoftMeans:
             SCALE + SPEEDS * same_node + WORKS * same_category + MISFITS * np.eye(len(same_node))
         )
         self._logs = np.full(nodes * categories, log(guess))
+        self._limits: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
         self._jobs = PRIOR_JOBS
         self.factor_variance = FACTOR_VARIANCE
         """Learned squared coefficient of variation of a job's service time."""
@@ -93,6 +94,7 @@ class SoftMeans:
         row = self._covariance[cell].copy()
         own = float(row[cell])
         self._logs += row * _gain(surprise, own, informed, variance)
+        self._keep_within_limits()
         row *= (informed / (informed * own + variance)) ** 0.5
         self._covariance -= row[:, None] * row
         self._covariance[cell, cell] += DRIFT * variance
@@ -102,6 +104,17 @@ class SoftMeans:
         variance += (strayed - variance) / self._jobs
         self.factor_variance = min(max(variance, LEAST), GREATEST)
         self.estimates = self._estimates(self._logs)
+
+    def confine(self, low: Table, high: Table) -> None:
+        """Hold the means within bounds from now on."""
+        with np.errstate(divide="ignore"):
+            self._limits = np.log(np.ravel(low)), np.log(np.ravel(high))
+        self._keep_within_limits()
+        self.estimates = self._estimates(self._logs)
+
+    def release(self) -> None:
+        """Let the means go wherever jobs lead them."""
+        self._limits = None
 
     def given(self, overdue: Iterable[Overdue]) -> Estimates:
         """Return estimates that heed jobs in service for longer than expected.
@@ -121,6 +134,10 @@ class SoftMeans:
             gain = _gain(mean - 1, own, informed, variance)
             logs = logs + gain * self._covariance[cell]
         return self.estimates if logs is self._logs else self._estimates(logs)
+
+    def _keep_within_limits(self) -> None:
+        if self._limits is not None:
+            np.clip(self._logs, *self._limits, out=self._logs)
 
     def _estimates(self, logs: npt.NDArray[np.float64]) -> Estimates:
         mean = np.exp(logs)

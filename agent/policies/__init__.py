@@ -62,6 +62,14 @@ def file_of(spec: str) -> Path | None:
     return Path(spec if spec.endswith(".npz") else spec.rpartition(":")[0])
 
 
+def label_of(spec: str) -> str:
+    """Return a short name of a policy: its own, its training's folder, or its class."""
+    if spec.endswith(".npz"):
+        path = Path(spec)
+        return path.parent.name if path.stem in ("agent", "checkpoint") else path.stem
+    return spec if spec in POLICIES else spec.rpartition(":")[2]
+
+
 def _from_file(path: Path, class_name: str) -> type[Policy]:
     if not path.is_file():
         raise InputError(f"policy file {path} does not exist")

@@ -1,0 +1,56 @@
+"""What a decision cost everybody: the delay of its own job and the delay it caused to others.
+
+A job makes each job behind it start later by its service time at most, and by no more than that
+job waits: had it not been there, the next would have started earlier by min(service, wait), the
+one after by no more than that, and so on until one does not wait. So the cost of a decision can
+be told from starts and finishes alone, once the jobs behind it have been served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from agent.inference.node_belief import Finished
+
+REACH = 40
+"""Jobs behind a job after which what it still delays is neglected."""
+
+
+class _Open:
+    """A job whose cost to others is not yet known."""
+
+    __slots__ = ("behind", "cost", "job", "pushed")
+
+    def __init__(self, job: int, finish: float, pushed: float) -> None:
+        self.job, self.cost, self.pushed, self.behind = job, finish, pushed, 0
+
+
+class MarginalDelay:
+    """Follows one node's finished jobs and tells what each of them cost.
+
+    Three jobs of four time units each arrive at 0, 1 and 2: the first delays the two others.
+
+    >>> node = MarginalDelay()
+    >>> jobs = [(7, 0, 0, 4), (8, 1, 4, 8), (9, 2, 8, 12), (10, 20, 20, 24)]
+    >>> list(node.settle(Finished(*job) for job in jobs))
+    [(7, 10.0), (8, 12.0), (9, 12.0)]
+    """
+
+    def __init__(self) -> None:
+        self._open: list[_Open] = []
+
+    def settle(self, finished: Iterable[Finished]) -> Iterator[tuple[int, float]]:
+        """Yield (job, its finish + all delay it caused to others) for jobs that are settled."""
+        for job, arrival, started, finish in finished:
+            waited = max(started - arrival, 0.0)
+            still = []
+            for other in self._open:
+                other.pushed = min(other.pushed, waited)
+                other.cost += other.pushed
+                other.behind += 1
+                if other.pushed > 0 and other.behind < REACH:
+                    still.append(other)
+                else:
+                    yield other.job, other.cost
+            still.append(_Open(job, float(finish), finish - started))
+            self._open = still
