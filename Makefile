@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow bench lint format clean
+.PHONY: demo results test test-slow bench lint format clean
 
 # Installation is quiet, done once, and done again when what is pinned changes.
 .venv/.runtime: pyproject.toml constraints.txt
@@ -20,6 +20,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 	@$(PIP) torch==2.13.0 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@$(PIP) --editable .[dev] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@touch $@
+
+results: .venv/.development
+	@$(BIN)/python -m testbed.results
 
 demo: .venv/.runtime
 	@$(BIN)/python -m testbed.demo

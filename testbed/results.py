@@ -38,13 +38,14 @@ class Training(NamedTuple):
     seed: int
     minutes: float
     """CPU minutes it took when last measured."""
-    count: str = "waiting"
+    kind: str = "waiting"
+    """Of count."""
 
     @property
     def folder(self) -> Path:
         """Where it lies."""
-        kind = f"-{self.count}" if self.agent == "veil" else f"-{self.rate:g}"
-        return OUT / "training" / f"{self.agent}{kind}-{self.seed}"
+        variant = self.kind if self.agent == "veil" else f"{self.rate:g}"
+        return OUT / "training" / f"{self.agent}-{variant}-{self.seed}"
 
     @property
     def light(self) -> Path:
@@ -67,7 +68,7 @@ def do_training(training: Training) -> None:
     overrides = {
         "sources.scale": training.rate,
         "seed": training.seed,
-        "count": training.count,
+        "count": training.kind,
         "disclosure": "full",
     }
     train(load_scenario(PAPER, overrides), training.agent, training.folder)
@@ -112,7 +113,7 @@ def plans() -> dict[str, list[Plan]]:
         ]
     }
     for count in COUNTS:
-        veil = [str(t.light) for t in VEIL if t.count == count and t.light.exists()]
+        veil = [str(t.light) for t in VEIL if t.kind == count and t.light.exists()]
         rivals = ("jsq", "ci-setr", "setr", *veil)
         sections[f"veil-{count}"] = [plan(rivals, f"veil-{count}", count=count)]
         sections[f"others-{count}"] = [
