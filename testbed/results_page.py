@@ -315,14 +315,15 @@ Traditional methods dashed, learned ones solid.
 """
 
 VEIL_TEXT = """A double DQN that sees counts at decision instants, public latencies and its own
-past. It is trained once per seed and kind of count, at β = 100 (60K decisions), and evaluated everywhere.
-`setr` is the clairvoyant greedy oracle; `ci-setr` infers service times and backlogs from the same
-counts without learning a value.
+past. It is trained once per seed and kind of count, at β = 100 (60K decisions), and evaluated
+everywhere. `setr` is the clairvoyant greedy oracle; `ci-setr` infers service times and backlogs
+from the same counts without learning a value.
 """
 
 OTHERS_TEXT = """The files in `scenarios/other/` were fixed before any training. Horizon 10,000.
 """
 
 STOCHASTIC_TEXT = """Each job carries a service factor. `setr` knows it in advance, `sed` knows
-the true means, the others see counts alone. veil is the one trained on deterministic service. Horizon 10,000.
+the true means, the others see counts alone. veil is the one trained on deterministic service.
+Horizon 10,000.
 """

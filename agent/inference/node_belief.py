@@ -98,7 +98,10 @@ class NodeBelief:
                 self._seen_unfinished = now
 
     def free_for(self, arrival: float, job: float, means: Sequence[float]) -> Spread:
-        """Return when the node will have done all jobs that come before the given one."""
+        """Return when the node will have done all jobs that come before the given one.
+
+        At a waiting count this may be past: the last job finishes unnoticed.
+        """
         free, factor_variance = self._free, self._means.factor_variance
         for place, other in enumerate(self._jobs):
             if other.arrival > arrival or (other.arrival == arrival and other.job > job):
@@ -111,8 +114,6 @@ class NodeBelief:
                 served = (self._seen_unfinished - start) / mean
                 service, variance = known_between(variance / square, served)
                 free = start + service * mean, variance * square
-                if self._seen_unfinished < self._now:  # it may have finished unnoticed
-                    free = later_of(self._now, free)
             else:
                 free = start + mean, variance
         return free

@@ -33,6 +33,7 @@ POLICIES = {
     "lwl": Entry("lwl", "LeastWorkLeft", "least work left"),
     "sed": Entry("sed", "ShortestExpectedDelay", "true mean speeds and counts"),
     "setr": Entry("setr", "ShortestTotalResponse", "the oracle that knows everything"),
+    "veil": Entry("veil", "ShippedVeil", "trained on counts: what each decision costs everybody"),
     "ci-setr": Entry("ci_setr", "CountInferredResponse", "counts alone, speeds inferred"),
 }
 

@@ -215,6 +215,27 @@ def test_impossible_counts_do_no_harm():
     assert np.isfinite(policy.belief.service).all()
 
 
+def test_bounds_are_trusted_once_proved_and_forgotten_when_refuted():
+    world = make_world("paper", horizon=1000.0)
+    policy = Audited(world.agent)
+    trusted = []
+
+    class Watched(type(policy.belief)):
+        def observe(self, now, counts):
+            super().observe(now, counts)
+            trusted.append(self.means._limits is not None)
+
+    policy.belief.__class__ = Watched
+    drive(world, policy)
+    assert trusted == [False] * 49 + [True] * (len(trusted) - 49)
+    means = np.array(policy.belief.means.estimates.mean)
+    assert (means >= np.array(policy.bounds.low) * (1 - TOLERANCE)).all()
+    assert (means <= np.array(policy.bounds.high) * (1 + TOLERANCE)).all()
+    policy.belief.observe(2000.0, (99,) * 10)
+    assert policy.bounds.model is Model.NONE
+    assert not trusted[-1]
+
+
 def test_backlog_and_jobs_in_transit():
     view = make_world("paper", count="in_system").agent
     belief = FogBelief(view)
@@ -272,6 +293,8 @@ def test_contradictions_are_found_only_where_they_are():
     for node, category, time in ((0, 0, 1.0), (0, 1, 3.0), (1, 0, 2.0), (1, 1, 6.3)):
         cells.tighten(node, category, time, time)
     assert cells.high == [[1.0, 3.0], [2.0, 6.3]]
+    with pytest.raises(Contradiction):
+        cells.tighten(1, 1, 7.0, 8.0)
 
 
 def test_the_run_does_not_depend_on_what_else_is_disclosed():
