@@ -35,6 +35,7 @@ test-slow: .venv/.development
 
 bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine
+	@$(BIN)/python -m benchmarks.training
 
 lint: .venv/.development
 	@$(BIN)/ruff check --quiet

@@ -67,6 +67,11 @@ Disclosure = Annotated[
 ]
 
 
+def _say(sentence: str, console: Console = out) -> None:
+    """Print a sentence as it is: paths are not coloured, cut or wrapped."""
+    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
 def _overrides(given: list[str] | None, **options: Any) -> dict[str, Any]:
     found = parse_overrides(given or [])
     found |= {key: value for key, value in options.items() if value is not None}
@@ -132,7 +137,7 @@ def run(
         f"at the horizon\nrun hash {result['run_hash']}"
     )
     if folder:
-        console.print(f"records: {folder}/jobs.parquet, decisions.parquet, run.json")
+        _say(f"records: {folder}/jobs.parquet, decisions.parquet, run.json", console)
     if as_json:
         keys = ("name", "policy", "level", "mode", "seed", "run_hash", "wall_seconds")
         line = {key: result[key] for key in (*keys, "cpu_seconds")} | result["summary"]
@@ -203,7 +208,7 @@ def _compare(plan: Plan, name: str, reference: str) -> None:
     plot_loops(rows, plan.out / "loops")
     plot_delays(rows, plan.out / "delays")
     paths += [plan.out / "loops.png", plan.out / "delays.png"]
-    out.print("written: " + ", ".join(str(path) for path in paths))
+    _say("written: " + ", ".join(str(path) for path in paths))
 
 
 @app.command()
@@ -256,7 +261,7 @@ def train(
                 )
 
         light = train_agent(chosen, agent, folder, given, every, watch)
-    out.print(f"trained: {light} (give it as --policy {light}; log in {folder}/episodes.jsonl)")
+    _say(f"trained: {light} (give it as --policy {light}; log in {folder}/episodes.jsonl)")
 
 
 @app.command()
@@ -299,7 +304,7 @@ def figures(
     from testbed.gallery import draw_all
 
     for path in draw_all(folders, folder):
-        out.print(f"written: {path} and .svg")
+        _say(f"written: {path} and .svg")
 
 
 @app.command(name="policies")
@@ -335,7 +340,7 @@ def show(
     target = picture or Path("runs") / f"{world.scenario.name}-topology"
     target.parent.mkdir(parents=True, exist_ok=True)
     draw_topology(world, target)
-    out.print(f"written: {target.with_suffix('.png')}, {target.with_suffix('.svg')}")
+    _say(f"written: {target.with_suffix('.png')}, {target.with_suffix('.svg')}")
 
 
 @app.callback(invoke_without_command=True)
@@ -354,7 +359,7 @@ def main() -> None:
     except FogveilError as error:
         if os.environ.get("FOGVEIL_TRACEBACK"):
             raise
-        err.print(f"fogveil: {error}", markup=False, highlight=False, soft_wrap=True)
+        _say(f"fogveil: {error}", err)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -18,7 +18,7 @@ ROLES = {
 
 
 def draw_topology(world: World, path: Path) -> None:
-    """Draw the network as PNG and SVG; nearer nodes in the picture are nearer in propagation."""
+    """Draw the network as PNG and SVG; fewer links between nodes put them nearer together."""
     topology = world.topology
     graph = topology.graph
     named = {topology.cloud, *topology.fogs, *topology.clusters}

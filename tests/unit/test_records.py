@@ -137,7 +137,7 @@ def test_a_failed_run_leaves_an_earlier_one_alone(tmp_path):
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing():
-    """/dev/full refuses every byte, as a full disk does."""
+    """A limit on the size of files refuses to write on, as a full disk does."""
     script = """
 import resource, signal, sys
 from pathlib import Path
