@@ -18,6 +18,9 @@ from agent.learning.replay import Places, Replay
 from agent.policy import Level, Observation
 
 LARGEST_COUNT = np.iinfo(np.int16).max
+DELAY_SCALE = 0.01
+"""Rewards with a delay in them are scaled: that leaves the best policy what it is, and brings
+values of tens of thousands into the reach of a Huber loss and small steps."""
 
 
 class PlrlActor(Actor):
@@ -68,7 +71,7 @@ class PlrlQueueLength(LearningAgent):
         node, delay = self._last
         assert seen.counts is not None
         queue = float(seen.counts[node]) if self.weighs_queue else 0.0
-        return -(delay + queue)
+        return -(delay + queue) * (DELAY_SCALE if self.weighs_delay else 1.0)
 
     def remember(self, seen: Observation, action: int, reward: float) -> None:
         """Add the decision to the buffer."""
