@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,12 @@ def train(
     watch: Watch | None = None,
 ) -> Path:
     """Train an agent, or go on with the training in `out`; return the light file it ends in."""
+    missing = [package for package in ("torch", "tensorboard") if find_spec(package) is None]
+    if missing:
+        raise InputError(
+            f"training needs {' and '.join(missing)}: pip install --constraint constraints.txt "
+            "'.[train]' brings what is missing"
+        )
     kind = find_agent(name)
     world = build_world(scenario)
     check_level(name, kind, world.agent.disclosed)
