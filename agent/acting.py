@@ -33,6 +33,10 @@ class Actor(Policy):
         self.layers = layers
         super().__init__(view)
 
+    @abstractmethod
+    def input_size(self) -> int:
+        """Return the inputs that its network must have on this scenario."""
+
     def look(self, seen: Observation) -> None:
         """Take in what is seen; every decision begins with it, also one taken at random."""
 

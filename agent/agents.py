@@ -9,19 +9,25 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from agent.acting import Actor, Layers
 from agent.learned import LearningAgent
-from agent.learning.checkpoint import Checkpoint, differences, read_checkpoint
+from agent.learning.checkpoint import Checkpoint, differences, read_checkpoint, read_header
 from agent.policy import AgentView
 from fogveil.errors import InputError
 
 
 class Entry(NamedTuple):
-    """Where an agent lives, and what it is in a few words."""
+    """Where an agent or a policy lives, and what it is in a few words."""
 
     module: str
     class_name: str
     summary: str
+
+    def load(self) -> Any:
+        """Import the class."""
+        return getattr(importlib.import_module(self.module), self.class_name)
 
 
 AGENTS = {
@@ -39,8 +45,7 @@ def find_agent(name: str) -> type[LearningAgent]:
     """Return the class of a learning agent."""
     if name not in AGENTS:
         raise InputError(f"no agent is called {name!r}: expected one of {', '.join(AGENTS)}")
-    entry = AGENTS[name]
-    found: type[LearningAgent] = getattr(importlib.import_module(entry.module), entry.class_name)
+    found: type[LearningAgent] = AGENTS[name].load()
     return found
 
 
@@ -53,7 +58,7 @@ def public(view: AgentView) -> dict[str, Any]:
 
 def trained_kind(path: Path) -> type[Actor]:
     """Return the class that a trained agent's file is for."""
-    return find_agent(read_checkpoint(path).header["agent"]).actor_kind
+    return find_agent(read_header(path)["agent"]).actor_kind
 
 
 def load_trained(path: Path, view: AgentView) -> Actor:
@@ -62,7 +67,11 @@ def load_trained(path: Path, view: AgentView) -> Actor:
     kind = find_agent(checkpoint.header["agent"]).actor_kind
     if not kind.any_shape:
         check_shape(path, checkpoint.header["public"], view)
-    return kind(view, layers_of(checkpoint))
+    actor = kind(view, layers_of(path, checkpoint))
+    found = actor.layers[0][0].shape[0]
+    if found != actor.input_size():
+        raise InputError(f"{path}: has {found} inputs, expected {actor.input_size()}")
+    return actor
 
 
 def check_shape(path: Path, trained_on: Mapping[str, Any], view: AgentView) -> None:
@@ -72,10 +81,12 @@ def check_shape(path: Path, trained_on: Mapping[str, Any], view: AgentView) -> N
         raise InputError(f"{path}: was trained on another shape of scenario: {differs}")
 
 
-def layers_of(checkpoint: Checkpoint) -> Layers:
+def layers_of(path: Path, checkpoint: Checkpoint) -> Layers:
     """Return the online network of a checkpoint, or the layers of a light file."""
-    flat = checkpoint.arrays["learner_online"]
-    sizes = checkpoint.header["sizes"]
+    flat, sizes = checkpoint.arrays.get("learner_online"), checkpoint.header["sizes"]
+    wanted = sum(inputs * outputs + outputs for inputs, outputs in pairwise(sizes))
+    if flat is None or flat.shape != (wanted,) or not np.isfinite(flat).all():
+        raise InputError(f"{path}: expected a network of {wanted} finite parameters")
     layers, at = [], 0
     for inputs, outputs in pairwise(sizes):
         weights = flat[at : at + inputs * outputs].reshape(inputs, outputs)

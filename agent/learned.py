@@ -7,7 +7,7 @@ reward, add the trajectory to the buffer, predict an action, train).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 class LearningAgent(Policy):
     """A double-DQN agent in one of three phases: buffer population, training, evaluation."""
 
-    defaults: ClassVar[Callable[[], Hyperparameters]] = Hyperparameters
+    defaults: ClassVar[Hyperparameters] = Hyperparameters()
     actor_kind: ClassVar[type[Actor]]
     """How the agent acts when it is trained; it acts so while it learns, too."""
 
     def __init__(self, view: AgentView, given: Hyperparameters | None = None) -> None:
         self.view = view
-        self.given = given or type(self).defaults()
+        self.given = given or self.defaults
         self.replay = self.make_replay()
         self.learner = self.make_learner()
         self.actor = self.actor_kind(view, self.learner.online.layers())
@@ -124,13 +124,15 @@ class LearningAgent(Policy):
         if since <= 0 or self.training_steps >= given.training_steps:
             return
         if since % given.train_period == 0:
+            self.training_steps += 1
             now, after = self.replay.sample(given.batch_size, self._random)
+            if not len(now):  # no reward is known yet
+                return
             self.loss = self.learner.train(
                 self.states(np.concatenate((now, after))),
                 self.replay.columns["action"][now],
                 self.rewards(now, after),
             )
-            self.training_steps += 1
         if since % given.target_update_period == 0:
             self.learner.update_target()
 

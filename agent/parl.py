@@ -48,6 +48,10 @@ class ParlActor(Actor):
         self._recent: list[int] = []
         self._age = 0
 
+    def input_size(self) -> int:
+        """One-hot cluster, one-hot category, and d of |A| x |C| x |W|."""
+        return self._layout.size
+
     def values(self, seen: Observation) -> Floats:
         """Value the actions, reading only the rows of the first layer that the state touches."""
         layout, recent = self._layout, self._recent

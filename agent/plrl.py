@@ -28,10 +28,14 @@ class PlrlActor(Actor):
 
     needs = Level.COUNT
 
+    def input_size(self) -> int:
+        """One-hot source and the counts."""
+        return len(self.view.clusters) + len(self.view.nodes)
+
     def values(self, seen: Observation) -> Floats:
         """Value the actions."""
         assert seen.counts is not None
-        state = np.zeros(len(self.view.clusters) + len(self.view.nodes), np.float32)
+        state = np.zeros(self.input_size(), np.float32)
         state[seen.cluster] = 1
         state[len(self.view.clusters) :] = np.minimum(seen.counts, LARGEST_COUNT)
         return run_layers(self.layers, state)

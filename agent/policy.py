@@ -39,7 +39,7 @@ class AgentView:
     bandwidth: tuple[PerNode, ...]
     """The narrowest link on the way from a cluster to a node."""
     seed: int
-    """The policy's own seed: it tells nothing of the sources' or the providers'."""
+    """The policy's own seed, derived one-way from the scenario's."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What the scenario says to policies, by policy family."""
 

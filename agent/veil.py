@@ -2,9 +2,10 @@
 
 One small network is shared by all nodes, so it knows no number of providers: it values a node by
 what can be inferred of it. Its prior is the response that CI-SETR expects; what it learns is how
-that expectation errs. The reward is the delay that its own decision caused, negated, and it is
-known only when the counts give the job's finish away: many decisions later, and not always the
-same number. Until then the decision waits in the buffer and is not sampled.
+that expectation errs. The reward is the delay that its decision caused to everybody, negated: to
+its own job and to those behind it (`agent.marginal`). It is known only when the counts give their
+finishes away: many decisions later, and not always the same number. Until then the decision waits
+in the buffer and is not sampled.
 
 All times are measured in units of a typical response, so that what was learned on one scenario
 holds on others with other speeds.
@@ -39,18 +40,18 @@ HOPELESS = 40.0
 """So many typical responses: no node is worse than this."""
 
 
-class VeilHyperparameters(Hyperparameters):
-    """What differs from the paper's table."""
-
-    discount_factor: float = 0.0
-    epsilon_first: float = 0.2
-    buffer_capacity: int = 100_000
-    buffer_population: float = 0.05
-    population_epsilon: float = 0.2
-    batch_size: int = 64
-    layers: tuple[int, ...] = (64, 64)
-    learning_rate: float = 5e-4
-    training_steps: int = 15_000
+DEFAULTS = Hyperparameters(
+    discount_factor=0.0,
+    epsilon_first=0.2,
+    buffer_capacity=100_000,
+    buffer_population=0.05,
+    population_epsilon=0.2,
+    batch_size=64,
+    layers=(64, 64),
+    learning_rate=5e-4,
+    training_steps=15_000,
+)
+"""What differs from the paper's table."""
 
 
 class NodeFeatures:
@@ -131,6 +132,10 @@ class VeilActor(Actor):
         """Remember the placement: it is what the next counts are explained by."""
         self._nodes.placed(seen, action)
 
+    def input_size(self) -> int:
+        """Return the number of features of a node."""
+        return FEATURES
+
     @property
     def unit(self) -> float:
         """The typical response at the last decision."""
@@ -155,7 +160,7 @@ class Veil(LearningAgent):
 
     needs = Level.COUNT
     actor_kind = VeilActor
-    defaults = VeilHyperparameters
+    defaults = DEFAULTS
     actor: VeilActor
 
     def make_replay(self) -> Replay:

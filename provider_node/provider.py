@@ -31,7 +31,7 @@ class ProviderConfig:
     service_shape: int
     """Erlang shape of the service factor; 0 is deterministic."""
     demand_factors: tuple[float, ...] | None
-    """Service factors by job id where a trace gives them."""
+    """Service factors by job id where a trace gives them: of jobs placed elsewhere, too."""
     forwards: float
     """Share of the finished jobs that goes on to the Cloud (none at the Cloud itself)."""
     cloud_latency: tuple[float, ...]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +55,7 @@ app = typer.Typer(
 scenario_app = typer.Typer(help="Look at a scenario.", no_args_is_help=True)
 app.add_typer(scenario_app, name="scenario")
 
+ORACLE = "setr"
 out = Console()
 err = Console(stderr=True)
 
@@ -159,7 +162,7 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell, on common seeds.")] = 5,
     reference: Annotated[
         str, typer.Option(help="The policy that ratios are taken to, paired by seed.")
-    ] = "setr",
+    ] = ORACLE,
     disclosure: Disclosure = None,
     override: Override = None,
     folder: Annotated[
@@ -171,28 +174,41 @@ def compare(
     Every policy sees the same workloads (common random numbers) and exactly the disclosure level
     it needs, which the table shows; --disclosure fixes one for all and refuses what needs more.
     """
-    base = _load(scenario, _overrides(override, disclosure=disclosure), None)
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    overrides = _overrides(override, disclosure=disclosure)
+    _compare(scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
+
+
+def _compare(
+    scenario: Path,
+    overrides: dict[str, Any],
+    chosen: list[str],
+    rates: str | None,
+    horizons: str | None,
+    seeds: int,
+    reference: str,
+    folder: Path,
+) -> None:
+    base = load_scenario(scenario, overrides)
+    if rates and base.sources.kind == "trace":
+        raise InputError("--rates is for poisson or deterministic sources; a trace has its own")
     plan = Plan(
         file=scenario,
-        overrides=_overrides(override, disclosure=disclosure),
-        policies=tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip())),
+        overrides=overrides,
+        policies=tuple(dict.fromkeys(chosen)),
         rates=parse_numbers(rates, "--rates") if rates else (None,),
         horizons=parse_numbers(horizons, "--horizons") if horizons else (base.horizon,),
         seeds=seeds,
         out=folder,
     )
-    if rates and base.sources.kind == "trace":
-        raise InputError("--rates is for poisson or deterministic sources; a trace has its own")
-    _compare(plan, base.name, reference)
-
-
-def _compare(plan: Plan, name: str, reference: str) -> None:
+    if reference not in (*plan.policies, ORACLE):
+        raise InputError(f"--reference {reference}: expected one of the policies compared")
     done, to_do = prepare(plan)
     total, finished = len(done) + len(to_do), len(done)
     err.print(f"{total} runs, {finished} of them done before, results in {plan.out}/runs")
     try:
         with _bar("{task.completed}/{task.total} runs") as bar:
-            task = bar.add_task(f"comparing on {name}", total=total, completed=finished)
+            task = bar.add_task(f"comparing on {base.name}", total=total, completed=finished)
             for _ in execute(plan, to_do):
                 finished += 1
                 bar.update(task, completed=finished)
@@ -235,7 +251,7 @@ def train(
     from testbed.training import train as train_agent
 
     kind = find_agent(agent)
-    given = read_hyperparameters(hyperparameters, type(kind.defaults()))
+    given = read_hyperparameters(hyperparameters, kind.defaults)
     columns = [
         *("{task.fields[speed]:,.0f}/s", "ε {task.fields[epsilon]:.2f}"),
         *("loss {task.fields[loss]:.3f}", "return {task.fields[last]:.1f}"),
@@ -278,17 +294,8 @@ def evaluate(
     ] = Path("runs/evaluate"),
 ) -> None:
     """Evaluate a trained agent, greedily, beside other policies."""
-    compare(
-        scenario,
-        names=f"{checkpoint},{against}",
-        rates=rates,
-        horizons=horizons,
-        seeds=seeds,
-        reference="setr",
-        disclosure=None,
-        override=override,
-        folder=folder,
-    )
+    chosen = [str(checkpoint), *(name.strip() for name in against.split(",") if name.strip())]
+    _compare(scenario, _overrides(override), chosen, rates, horizons, seeds, ORACLE, folder)
 
 
 @app.command()
@@ -304,7 +311,7 @@ def figures(
     from testbed.gallery import draw_all
 
     for path in draw_all(folders, folder):
-        _say(f"written: {path} and .svg")
+        _say(f"written: {path}.png and .svg")
 
 
 @app.command(name="policies")
@@ -325,7 +332,7 @@ def show(
     ] = None,
     override: Override = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the topology (.png and .svg).")
+        Path | None, typer.Option(metavar="NAME", help="Where to draw it: NAME.png, NAME.svg.")
     ] = None,
 ) -> None:
     """Summarise a scenario and draw its topology, or show one participant's share of it."""
@@ -338,9 +345,8 @@ def show(
     from testbed.drawing import draw_topology
 
     target = picture or Path("runs") / f"{world.scenario.name}-topology"
-    target.parent.mkdir(parents=True, exist_ok=True)
     draw_topology(world, target)
-    _say(f"written: {target.with_suffix('.png')}, {target.with_suffix('.svg')}")
+    _say(f"written: {target}.png, {target}.svg")
 
 
 @app.callback(invoke_without_command=True)
@@ -352,8 +358,20 @@ def _version(
         raise typer.Exit
 
 
+class Terminated(BaseException):
+    """The process was asked to end: what is half done is cleaned up on the way out."""
+
+
+def _terminate(_number: int, _frame: object) -> None:
+    raise Terminated
+
+
 def main() -> None:
     """Run the command; an error is one sentence and an exit code (see fogveil.errors)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal without β gets a question mark
+            stream.reconfigure(errors="replace")
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app(standalone_mode=True)
     except FogveilError as error:
@@ -363,6 +381,8 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Terminated:
+        sys.exit(143)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,16 +23,23 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+import agent
 import agent.policies as policies
-from fogveil import __version__
+import fogveil
+import provider_node
 from fogveil.disclosure import Level
-from fogveil.errors import InputError
-from testbed.records import write_json, writing
+from fogveil.errors import InputError, SurroundingsError
+from testbed.records import remove_leftovers, write_json, writing
 from testbed.run import run_embedded
 from testbed.scenario import Scenario, load_scenario
 from testbed.statistics import Estimate, estimate, paired_ratio
 from testbed.summary import DELAYS, LOOPS
 
+SHOWING = (
+    *("cli", "compare", "demo", "drawing", "figures", "gallery", "results", "results_page"),
+    *("statistics", "tables", "training"),
+)
+"""Modules that no run depends on."""
 MEASURES = (*DELAYS, *LOOPS, "unserved")
 
 
@@ -82,22 +92,49 @@ class Plan:
 
     def path_of(self, cell: Cell) -> Path:
         """Return the file of one result; its name changes with whatever could change the result."""
-        own = policies.file_of(cell.policy)
-        text = hashlib.sha256(own.read_bytes()).hexdigest() if own else ""
-        content = [self.scenario_of(cell).model_dump_json(), cell.policy, text, __version__]
+        scenario = self.scenario_of(cell)
+        named = [policies.file_of(cell.policy)]
+        named += [getattr(part, "file", None) for part in (scenario.topology, scenario.sources)]
+        content = [scenario.model_dump_json(), cell.policy, _code_digest()]
+        content += [_file_digest(Path(name)) for name in named if name]
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
-        label = policies.label_of(cell.policy)
         rate = "own" if cell.rate is None else f"{cell.rate:g}"
-        name = f"{label}_{rate}_{cell.horizon:g}_{cell.seed}_{digest}.json"
-        return self.out / "runs" / name
+        label = policies.label_of(cell.policy)
+        return self.out / "runs" / f"{label}_{rate}_{cell.horizon:g}_{cell.seed}_{digest}.json"
+
+    def label_of(self, policy: str) -> str:
+        """Return a policy's short name, or all of it where that is another's short name, too."""
+        labels = [policies.label_of(other) for other in self.policies]
+        short = policies.label_of(policy)
+        return short if labels.count(short) == 1 else policy
+
+
+@lru_cache
+def _file_digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+@lru_cache
+def _code_digest() -> str:
+    """The digest of all code and trained agents that a run depends on, and not of what shows it."""
+    roots = [Path(package.__path__[0]) for package in (agent, fogveil, provider_node)]
+    roots.append(Path(__file__).parent)
+    files = [path for folder in roots for path in (*folder.rglob("*.py"), *folder.rglob("*.npz"))]
+    files = [path for path in files if path.stem not in SHOWING]
+    digests = [f"{path.name} {_file_digest(path)}" for path in sorted(files)]
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
 def prepare(plan: Plan) -> tuple[list[Cell], list[Cell]]:
     """Check the plan before anything runs; return the runs that are done and those to do."""
     with writing(plan.out):
         (plan.out / "runs").mkdir(parents=True, exist_ok=True)
-        for leftover in (plan.out / "runs").glob("*.part"):
-            leftover.unlink()
+        remove_leftovers(plan.out / "runs")
+    if not plan.policies:
+        raise InputError("--policies: expected at least one policy")
     done: list[Cell] = []
     to_do: list[Cell] = []
     for cell in plan.cells():
@@ -119,6 +156,8 @@ def execute(plan: Plan, to_do: Iterable[Cell]) -> Iterator[Cell]:
         for future in as_completed(futures):
             future.result()
             yield futures[future]
+    except BrokenProcessPool as error:
+        raise SurroundingsError("a worker process died; the same command goes on") from error
     except BaseException:
         # The parent alone hears Ctrl-C; workers finish the run they are at and start no other.
         pool.shutdown(wait=True, cancel_futures=True)
@@ -161,8 +200,9 @@ def evaluate(plan: Plan, reference: str) -> list[Row]:
                 ratio = paired_ratio(_fog_loops(runs), _fog_loops(base)) if base else None
                 measures = {name: _over_seeds(runs, name) for name in MEASURES}
                 found = {name: value for name, value in measures.items() if value}
-                label = policies.label_of(policy)
-                rows.append(Row(label, runs[0]["level"], rate, horizon, found, ratio))
+                rows.append(
+                    Row(plan.label_of(policy), runs[0]["level"], rate, horizon, found, ratio)
+                )
     return rows
 
 
@@ -203,9 +243,9 @@ def write_tables(rows: list[Row], out: Path) -> list[Path]:
 def parse_numbers(text: str, option: str) -> tuple[float, ...]:
     """Read a list such as 200,150,100 from the command line."""
     try:
-        numbers = tuple(float(word) for word in text.split(",") if word.strip())
+        numbers = tuple(dict.fromkeys(float(w) for w in text.split(",") if w.strip()))
     except ValueError:
         numbers = ()
-    if not numbers or min(numbers) <= 0:
+    if not numbers or not all(0 < number < inf for number in numbers):
         raise InputError(f"{option}: expected positive numbers such as 200,150,100, got {text!r}")
     return numbers

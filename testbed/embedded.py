@@ -10,6 +10,7 @@ from typing import Any
 
 import simpy
 
+from agent.policies import spell
 from agent.policy import Load, Observation, Policy
 from fogveil.disclosure import Level
 from fogveil.errors import InputError
@@ -69,6 +70,11 @@ class Embedded:
         watches_cloud: bool = False,
         sinks: Iterable[Sink] = (),
     ) -> None:
+        if needs > world.agent.disclosed:
+            raise InputError(
+                f"level {needs.word!r} was asked for, but the providers disclose "
+                f"{world.agent.disclosed.word!r}"
+            )
         self._up = world.network.up
         self._fogs = [Provider(config) for config in world.fogs]
         self._cloud = Provider(world.cloud_provider)
@@ -232,19 +238,21 @@ def simulate(
     progress: Progress | None = None,
 ) -> str:
     """Run a whole scenario under a policy and return the run hash."""
-    engine = Embedded(world, policy.needs, watches_cloud=policy.watches_cloud, sinks=sinks)
+    kind = type(policy)  # what an instance says of itself may have changed since it was checked
+    engine = Embedded(world, kind.needs, watches_cloud=kind.watches_cloud, sinks=sinks)
     nodes = len(world.nodes)
     while (seen := engine.next_decision()) is not None:
         try:
             node = index(policy.place(seen))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if kind.__module__.startswith("agent."):
+                raise  # a mistake of ours
             raise InputError(
-                f"policy {type(policy).__name__} failed at time {seen.time:.6g}: "
-                f"{type(error).__name__}: {error}"
+                f"policy {kind.__name__} failed at time {seen.time:.6g}: {spell(error)}"
             ) from error
         if not 0 <= node < nodes:
             raise InputError(
-                f"policy {type(policy).__name__} placed a workload on node {node}: "
+                f"policy {kind.__name__} placed a workload on node {node}: "
                 f"expected 0 to {nodes - 1}"
             )
         engine.place(node)

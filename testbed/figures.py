@@ -81,8 +81,8 @@ def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
         yield made
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            made.savefig(path.with_suffix(".png"), dpi=150)
-            made.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+            made.savefig(f"{path}.png", dpi=150)
+            made.savefig(f"{path}.svg", metadata={"Date": None})
 
 
 def plot_loops(rows: list[Row], path: Path) -> None:

@@ -33,14 +33,42 @@ def method_of(label: str) -> str:
 
 
 def read_results(folders: Iterable[Path]) -> list[Result]:
-    """Read every result of a comparison and every run.json below the folders."""
-    results = []
+    """Read every result of a comparison and every run.json below the folders, each once."""
+    paths: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"{folder}: is not a folder of results")
-        paths = [*folder.rglob("runs/*.json"), *folder.rglob("run.json")]
-        results += [json.loads(path.read_text(encoding="utf-8")) for path in sorted(paths)]
+        found = [*folder.rglob("runs/*.json"), *folder.rglob("run.json")]
+        paths |= dict.fromkeys(path.resolve() for path in sorted(found))
+    results = []
+    for path in paths:
+        try:
+            result = json.loads(path.read_text(encoding="utf-8"))
+            result["label"], result["summary"]["workloads"], result["scenario"]["sources"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: is not a result of fogveil") from error
+        results.append(result)
     return results
+
+
+def check_comparable(results: Iterable[Result]) -> None:
+    """Refuse results of different scenarios, and two results of the same run."""
+    kinds, seen = set(), set()
+    for result in results:
+        scenario = result["scenario"]
+        common = {k: v for k, v in scenario.items() if k not in ("seed", "horizon", "disclosure")}
+        common["sources"] = {k: v for k, v in scenario["sources"].items() if k != "scale"}
+        kinds.add(json.dumps(common, sort_keys=True))
+        rate, horizon = scenario["sources"].get("scale"), scenario["horizon"]
+        run = (result["label"], rate, horizon, result["seed"])
+        if run in seen:
+            raise InputError(f"two different results of {run[0]} with seed {run[3]}: expected one")
+        seen.add(run)
+    if len(kinds) > 1:
+        raise InputError(
+            f"results of {len(kinds)} different scenarios cannot be averaged: name their folders "
+            "one at a time"
+        )
 
 
 def rows_of(results: Iterable[Result]) -> list[Row]:
@@ -91,6 +119,7 @@ def read_trainings(folders: Iterable[Path]) -> dict[str, list[list[dict[str, Any
 def draw_all(folders: list[Path], out: Path) -> list[Path]:
     """Draw every figure that the results are enough for."""
     results = read_results(folders)
+    check_comparable(results)
     rows = rows_of(results)
     drawn = []
     if rows:
@@ -110,7 +139,7 @@ def draw_all(folders: list[Path], out: Path) -> list[Path]:
             drawn.append(f"training-{agent}")
     if not drawn:
         raise InputError(f"no results below {', '.join(map(str, folders))}")
-    return [out / f"{name}.png" for name in drawn]
+    return [out / name for name in drawn]
 
 
 def _placed(results: list[Result]) -> dict[str, Any]:

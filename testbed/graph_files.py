@@ -28,7 +28,8 @@ def read_graph(file: str) -> nx.Graph:
     graph.add_nodes_from(found.nodes(data=True))
     for one, other, data in found.edges(data=True):
         if one != other and not graph.has_edge(one, other):
-            graph.add_edge(one, other, **data)
+            # What the file says of a link is kept apart: only a rule that asks for it reads it.
+            graph.add_edge(one, other, attributes=data)
     return graph
 
 

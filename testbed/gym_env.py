@@ -16,7 +16,7 @@ from fogveil.errors import InputError
 from testbed.embedded import Embedded
 from testbed.scenario import load_scenario
 from testbed.summary import Summary
-from testbed.world import World, build_world
+from testbed.world import build_world
 
 Vector = npt.NDArray[np.float32]
 
@@ -45,10 +45,10 @@ class PlacementEnv(gym.Env[Vector, np.int64]):
         level: str | None = None,
         overrides: dict[str, Any] | None = None,
     ) -> None:
-        self._file, self._overrides = Path(scenario), dict(overrides or {})
+        changes = dict(overrides or {})
         if level is not None:
-            self._overrides["disclosure"] = level
-        self._world = self._build()
+            changes["disclosure"] = level
+        self._world = build_world(load_scenario(Path(scenario), changes))
         self._level = self._world.agent.disclosed
         if self._level < Level.TOTAL:
             raise InputError("the reward needs disclosure level total, count or full")
@@ -61,17 +61,13 @@ class PlacementEnv(gym.Env[Vector, np.int64]):
         self._after_the_last = np.zeros(size, np.float32)
         self.action_space = spaces.Discrete(nodes)
 
-    def _build(self, seed: int | None = None) -> World:
-        chosen = {} if seed is None else {"seed": seed}
-        return build_world(load_scenario(self._file, self._overrides | chosen))
-
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed, options=options)
         self._seed = self._seed + 1 if seed is None else seed
-        self._world = self._build(self._seed)
+        self._world = self._world.reseeded(self._seed)
         self._summary = Summary(self._world)
         self._engine = Embedded(self._world, self._level, watches_cloud=True, sinks=[self._summary])
         seen = self._engine.next_decision()
@@ -82,6 +78,8 @@ class PlacementEnv(gym.Env[Vector, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         """Place the current workload and go on to the next."""
+        if not self.action_space.contains(action):
+            raise InputError(f"action {action!r}: expected one of {self.action_space}")
         self._engine.place(int(action))
         seen = self._engine.next_decision()
         if seen is None:

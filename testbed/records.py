@@ -44,6 +44,14 @@ def write_json(path: Path, content: Any) -> None:
             raise
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove incomplete files whose process is gone."""
+    for path in folder.glob(f"*{PART}"):
+        writer = path.name.split(".")[-2]
+        if not (writer.isdigit() and Path("/proc", writer).exists()):
+            path.unlink(missing_ok=True)
+
+
 class Records:
     """Streams joined rows to DIR/jobs.parquet and DIR/decisions.parquet.
 
@@ -52,7 +60,7 @@ class Records:
 
     def __init__(self, folder: Path, world: World) -> None:
         self._folder = folder
-        self._made_folder = not folder.exists()
+        self._made = [path for path in (folder, *folder.parents) if not path.exists()]
         fogs = pa.array(world.nodes)
         self._names = {
             "cluster": pa.array(world.clusters),
@@ -76,12 +84,17 @@ class Records:
         self._writers: list[tuple[Path, pq.ParquetWriter]] = []
 
     def __enter__(self) -> Self:
-        with writing(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            for name, schema in (("jobs", self._jobs), ("decisions", self._decisions)):
-                part = self._folder / f"{name}.parquet{PART}"
-                os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-                self._writers.append((part, pq.ParquetWriter(part, schema)))
+        try:
+            with writing(self._folder):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                remove_leftovers(self._folder)
+                for name, schema in (("jobs", self._jobs), ("decisions", self._decisions)):
+                    part = self._folder / f"{name}.parquet.{os.getpid()}{PART}"
+                    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+                    self._writers.append((part, pq.ParquetWriter(part, schema)))
+        except BaseException:
+            self._clean_up()
+            raise
         return self
 
     def __exit__(
@@ -90,18 +103,26 @@ class Records:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        done = False
         try:
             with writing(self._folder):
                 for _, writer in self._writers:
                     writer.close()
                 if error is None:
                     for part, _ in self._writers:
-                        part.replace(part.with_suffix(""))
+                        part.replace(self._folder / ".".join(part.name.split(".")[:2]))
+                    done = True
         finally:
-            for part, _ in self._writers:
-                part.unlink(missing_ok=True)
-            if error is not None and self._made_folder and not any(self._folder.iterdir()):
-                self._folder.rmdir()
+            if not done:
+                self._clean_up()
+
+    def _clean_up(self) -> None:
+        """Leave nothing behind but what was there before."""
+        for part, _ in self._writers:
+            part.unlink(missing_ok=True)
+        for folder in self._made:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def take(self, rows: Floats, counts: Counts) -> None:
         """Write a block of rows."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import agent.policies as policies
+from fogveil.errors import InputError
 from testbed.embedded import Progress, simulate
 from testbed.joining import Sink
 from testbed.records import Records, write_json
@@ -31,6 +32,9 @@ def run_embedded(
     with Records(out, world) if out else nullcontext() as records:
         sinks: list[Sink] = [summary, records] if records else [summary]
         run_hash = simulate(world, chosen, sinks, progress)
+        found = summary.result()
+        if not found["workloads"]:
+            raise InputError("no workload is emitted before the horizon")
     result = {
         "scenario": scenario.model_dump(mode="json"),
         "name": scenario.name,
@@ -40,7 +44,7 @@ def run_embedded(
         "level": chosen.needs.word,
         "mode": "embedded",
         "run_hash": run_hash,
-        "summary": summary.result(),
+        "summary": found,
         "nodes": list(world.nodes),
         "cloud": world.cloud,
         "clusters": list(world.clusters),

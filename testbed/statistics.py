@@ -29,7 +29,9 @@ class Estimate(NamedTuple):
 
 def number(value: float) -> str:
     """Spell a number with about three significant digits, and no exponent."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004
+    if abs(value) >= 100:  # noqa: PLR2004
+        return f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) >= 0.01 else f"{value:.4f}"  # noqa: PLR2004
 
 
 def estimate(values: Sequence[float]) -> Estimate:

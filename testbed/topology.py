@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import asin, cos, radians, sin, sqrt
+from math import asin, cos, isfinite, radians, sin, sqrt
 from typing import Any
 
 import networkx as nx
@@ -23,6 +23,8 @@ from testbed.scenario.models import (
 )
 
 EARTH_RADIUS_KM = 6371.0
+RESERVED = ("agent", "sources", "clock", "broker")
+"""Names of participants that are no nodes."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ def _explicit(given: ExplicitTopology) -> Topology:
     for node in given.nodes:
         if node.name in graph:
             raise InputError(f"topology.nodes: {node.name} is there twice")
+        if node.name in RESERVED:
+            raise InputError(f"topology.nodes: {node.name} is the name of another participant")
         graph.add_node(node.name)
         roles[node.role].append(node.name)
     for number, link in enumerate(given.links):
@@ -66,6 +70,8 @@ def _explicit(given: ExplicitTopology) -> Topology:
                 raise InputError(f"topology.links.{number}: no node is called {end}")
         if one == other:
             raise InputError(f"topology.links.{number}: {one} is linked to itself")
+        if graph.has_edge(one, other):
+            raise InputError(f"topology.links.{number}: {one} and {other} are linked twice")
         values = {"bandwidth": link.bandwidth, "propagation": link.propagation}
         graph.add_edge(one, other, **{k: v for k, v in values.items() if v is not None})
     if len(roles["cloud"]) != 1 or not roles["fog"] or not roles["cluster"]:
@@ -100,7 +106,7 @@ def _by_centrality(scenario: Scenario) -> Topology:
     centrality = nx.betweenness_centrality(graph, k=sample, seed=0)
     ranked = sorted(graph, key=lambda node: (-centrality[node], order[node]))
     cloud, fogs = ranked[0], ranked[1 : roles.fog + 1]
-    clusters = _hang_clusters(graph, fogs, roles, order)
+    clusters = _hang_clusters(graph, cloud, fogs, roles, order)
     names = {cloud: "cloud"}
     names |= {node: f"fog-{number}" for number, node in enumerate(fogs, 1)}
     names |= {node: f"cluster-{number}" for number, node in enumerate(clusters, 1)}
@@ -108,13 +114,13 @@ def _by_centrality(scenario: Scenario) -> Topology:
 
 
 def _hang_clusters(
-    graph: nx.Graph, fogs: list[Any], roles: Roles, order: dict[Any, int]
+    graph: nx.Graph, cloud: Any, fogs: list[Any], roles: Roles, order: dict[Any, int]
 ) -> list[Any]:
     random = np.random.Generator(np.random.Philox(roles.seed))
     drawn = random.permutation(len(fogs))[: roles.clusters].tolist()
     hosts = [fogs[place] for place in sorted(drawn)]
     clusters: list[Any] = []
-    taken = set(fogs)
+    taken = {cloud, *fogs}
     for number in range(roles.clusters):
         host = hosts[number % len(hosts)]
         leaves = [n for n in graph[host] if graph.degree(n) == 1 and n not in taken]
@@ -135,7 +141,7 @@ def _weigh_links(graph: nx.Graph, links: Links) -> None:
         places = _positions(graph, rule) if isinstance(rule, Coordinates) else {}
         for one, other, link in graph.edges(data=True):
             drawn = random.uniform(*rule.uniform) if isinstance(rule, Uniform) else None
-            if key in link and not isinstance(rule, Attribute):
+            if key in link:
                 continue
             if drawn is not None:
                 link[key] = float(drawn)
@@ -149,12 +155,12 @@ def _weigh_links(graph: nx.Graph, links: Links) -> None:
 
 
 def _attribute(link: dict[str, Any], rule: Attribute, where: str) -> float:
-    raw = link.get(rule.attribute, rule.default)
+    raw = link.get("attributes", {}).get(rule.attribute, rule.default)
     try:
-        value = float(raw) * rule.factor  # type: ignore[arg-type]
+        value = float(raw) * rule.factor
     except (TypeError, ValueError):
         value = float("nan")
-    if not value > 0:
+    if not (value > 0 and isfinite(value)):
         raise InputError(
             f"topology: link {where}: expected a positive number in attribute "
             f"{rule.attribute!r}, got {raw!r}"
@@ -170,9 +176,11 @@ def _positions(graph: nx.Graph, rule: Coordinates) -> dict[Any, Position]:
     places: dict[Any, Position] = {}
     for node, data in graph.nodes(data=True):
         try:
-            places[node] = (float(data[rule.longitude]), float(data[rule.latitude]))
+            place = (float(data[rule.longitude]), float(data[rule.latitude]))
         except (KeyError, TypeError, ValueError):
             continue
+        if isfinite(place[0]) and isfinite(place[1]):
+            places[node] = place
     if not places:
         raise InputError(
             f"topology: no node has the coordinates {rule.longitude!r} and {rule.latitude!r}"

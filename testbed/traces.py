@@ -79,6 +79,8 @@ def _read(path: Path) -> pa.Table:
         raise InputError(f"{path}: is not a readable trace: {error}") from error
     if table.num_rows == 0:
         raise InputError(f"{path}: the trace has no rows")
+    if len(set(table.column_names)) < len(table.column_names):
+        raise InputError(f"{path}: two columns have the same name")
     return table
 
 
@@ -109,13 +111,17 @@ def _times(table: pa.Table, name: str, path: Path) -> Floats:
     import pyarrow as pa
 
     column = _column(table, name, path)
-    if pa.types.is_string(column.type):
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         try:
             column = column.cast(pa.timestamp("ns"))
         except pa.ArrowException as error:
             raise InputError(f"{path}: column {name!r}: expected numbers or time stamps") from error
     if pa.types.is_timestamp(column.type):
-        nanoseconds = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64()).to_numpy()
+        try:
+            exact = column.cast(pa.timestamp("ns", tz=column.type.tz))
+        except pa.ArrowException as error:
+            raise InputError(f"{path}: column {name!r}: a time stamp is out of range") from error
+        nanoseconds = exact.cast(pa.int64()).to_numpy()
         seconds: Floats = (nanoseconds - nanoseconds[0]) / 1e9
         return seconds
     times = _numbers(table, name, path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import platform
 import subprocess
@@ -15,23 +17,23 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from agent.agents import check_shape, find_agent, public
+from agent.agents import find_agent, public
 from agent.learned import LearningAgent
 from agent.learning.checkpoint import read_checkpoint, write_checkpoint
 from agent.learning.hyperparameters import Hyperparameters
 from agent.policies import check_level
 from fogveil.errors import InputError
 from testbed.embedded import simulate
-from testbed.records import writing
+from testbed.records import write_json, writing
 from testbed.scenario import Scenario
 from testbed.summary import Summary
 from testbed.world import World, build_world
 
 TRAINING_SEEDS = 10**9
-"""Training episodes draw from here, so that no evaluation repeats one of them."""
+"""Training episodes draw from here on; evaluations use small seeds, and repeat none of them."""
 LAST = 10
 """Episodes over which the paper averages the return."""
-CHECKPOINT, LIGHT, LOG = "checkpoint.npz", "agent.npz", "episodes.jsonl"
+CHECKPOINT, LIGHT, LOG, GIVEN = "checkpoint.npz", "agent.npz", "episodes.jsonl", "training.json"
 
 
 @dataclass
@@ -48,7 +50,8 @@ class Episode:
     """Sum of rewards."""
     last_returns: float
     """Mean of the last ten."""
-    fog_loop: float
+    fog_loop: float | None
+    """What the experimenter sees; the agent does not."""
     cpu_seconds: float
 
 
@@ -75,8 +78,21 @@ def train(
     world = build_world(scenario)
     check_level(name, kind, world.agent.disclosed)
     agent = kind(world.agent, given)
-    header = _header(scenario, world, name, agent)
-    log = _resume(out, header, agent, world)
+    header = _header(world, name, agent)
+    with _alone(out):
+        return _train(scenario, world, agent, header, out, every, watch)
+
+
+def _train(
+    scenario: Scenario,
+    world: World,
+    agent: LearningAgent,
+    header: dict[str, Any],
+    out: Path,
+    every: int,
+    watch: Watch | None,
+) -> Path:
+    log = _resume(out, header, agent, scenario)
     returns = deque((line["returned"] for line in log[-LAST:]), LAST)
     spent = log[-1]["cpu_seconds"] if log else 0.0
     begin = time.process_time() - spent
@@ -115,17 +131,16 @@ def train(
     return out / LIGHT
 
 
-def _header(scenario: Scenario, world: World, name: str, agent: LearningAgent) -> dict[str, Any]:
+def _header(world: World, name: str, agent: LearningAgent) -> dict[str, Any]:
     packages = ("fogveil", "numpy", "torch")
     return {
         "agent": name,
-        "scenario": scenario.name,
-        "seed": scenario.seed,
+        "seed": world.agent.seed,
         "public": public(world.agent),
         "hyperparameters": agent.given.model_dump(mode="json"),
         "sizes": list(agent.learner.online.sizes),
         "versions": {"python": platform.python_version()} | {p: version(p) for p in packages},
-        "commit": _commit(),
+        "commit": COMMIT,
     }
 
 
@@ -140,24 +155,53 @@ def _commit() -> str | None:
     return done.stdout.strip() or None
 
 
+COMMIT = _commit()
+"""Of the code that was loaded, not of the tree when a training begins."""
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Keep a second training out of the folder."""
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        lock = (out / ".lock").open("w")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{out}: another training is at work here") from error
+        yield
+
+
 def _resume(
-    out: Path, header: dict[str, Any], agent: LearningAgent, world: World
+    out: Path, header: dict[str, Any], agent: LearningAgent, scenario: Scenario
 ) -> list[dict[str, Any]]:
-    """Put the agent where the last checkpoint left it, and return the log up to there."""
-    path = out / CHECKPOINT
+    """Put the agent where the last checkpoint left it, and return the log up to there.
+
+    The whole scenario is compared by its digest: the checkpoint itself may not hold it.
+    """
+    path, given = out / CHECKPOINT, out / GIVEN
+    digest = hashlib.sha256(scenario.model_dump_json().encode()).hexdigest()
     if not path.exists():
+        write_json(given, {"scenario": scenario.name, "digest": digest})
         return []
     checkpoint = read_checkpoint(path)
     was = checkpoint.header
-    check_shape(path, was["public"], world.agent)
-    for key in ("agent", "scenario", "seed", "hyperparameters"):
-        if was[key] != header[key]:
+    for key in ("agent", "sizes", "hyperparameters", "seed", "public"):
+        if was[key] != json.loads(json.dumps(header[key])):
             raise InputError(
-                f"{path}: belongs to another training: {key} was {was[key]!r}, now {header[key]!r}"
+                f"{path}: belongs to another training: its {key} differs; choose another --out"
             )
+    try:
+        same = json.loads(given.read_text(encoding="utf-8"))["digest"] == digest
+        lines = (out / LOG).read_text(encoding="utf-8").splitlines()[: was["episodes"]]
+        log = [json.loads(line) for line in lines]
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{out}: its log or {GIVEN} is missing or broken") from error
+    if not same or len(log) != was["episodes"]:
+        raise InputError(f"{path}: belongs to another scenario or log; choose another --out")
     agent.restore(checkpoint.arrays)
-    lines = (out / LOG).read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines[: was["episodes"]]]
+    return log
 
 
 @contextmanager
@@ -166,9 +210,11 @@ def _log(out: Path, before: list[dict[str, Any]]) -> Iterator[Callable[[Episode]
     from torch.utils.tensorboard import SummaryWriter
 
     with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(line) + "\n" for line in before)
-        (out / LOG).write_text(lines, encoding="utf-8")
+        part = out / f"{LOG}.part"
+        part.write_text(lines, encoding="utf-8")
+        part.chmod(0o600)
+        part.replace(out / LOG)
         board = SummaryWriter(str(out / "tensorboard"), purge_step=len(before))
     with (out / LOG).open("a", encoding="utf-8") as file:
 
@@ -177,7 +223,8 @@ def _log(out: Path, before: list[dict[str, Any]]) -> Iterator[Callable[[Episode]
                 file.write(json.dumps(vars(done)) + "\n")
                 file.flush()
             for key in ("epsilon", "loss", "returned", "last_returns", "fog_loop"):
-                board.add_scalar(key, getattr(done, key), done.episode)
+                if getattr(done, key) is not None:
+                    board.add_scalar(key, getattr(done, key), done.episode)
 
         try:
             yield note

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,9 @@ def build_world(scenario: Scenario) -> World:
             zip(nodes, _fog_resources(scenario.fog, len(nodes)), strict=True)
         )
     )
+    _check_finite(
+        trace, network, [scenario.cloud.ipt, *(config.ipt for config in fogs)], list(work.values())
+    )
     cloud_provider = ProviderConfig(
         name=cloud,
         **scenario.cloud.model_dump(),
@@ -174,6 +178,17 @@ def _demand_factors(trace: Trace | None, work: list[float]) -> tuple[float, ...]
         demand / work[category]
         for demand, category in zip(trace.instructions, trace.categories, strict=True)
     )
+
+
+def _check_finite(
+    trace: Trace | None, network: Network, ipt: list[float], work: list[float]
+) -> None:
+    """Refuse numbers whose quotients are too large to calculate with."""
+    demands = [*work, *(trace.instructions or () if trace else ())]
+    slowest = max(demands) / min(ipt)
+    farthest = max(max(map(max, ways)) for ways in (*network.up, *network.down))
+    if not isfinite(slowest) or not isfinite(farthest):
+        raise InputError("the scenario's numbers give service times or latencies without end")
 
 
 def _plain(value: Any) -> Any:

@@ -52,7 +52,7 @@ class ServiceBounds:
             return []
         low = low if raised else old_low
         high = high if lowered else old_high
-        if low > high * (1 + ROUNDING):
+        if low > high * (1 + ROUNDING) or high <= 0:
             raise Contradiction
         if not self._product:
             self.low[node][category], self.high[node][category] = low, high

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fogveil.errors import InputError
 
-H = TypeVar("H", bound="Hyperparameters")
 Whole = Annotated[int, Field(ge=1)]
 
 
@@ -24,7 +23,7 @@ class Hyperparameters(BaseModel):
     """Share of the training steps over which epsilon falls linearly."""
     epsilon_first: Annotated[float, Field(ge=0, le=1)] = 1.0
     epsilon_last: Annotated[float, Field(ge=0, le=1)] = 0.01
-    buffer_capacity: Whole = 1_000_000
+    buffer_capacity: Annotated[int, Field(ge=200)] = 1_000_000
     buffer_population: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the capacity that is filled before training begins."""
     population_epsilon: Annotated[float, Field(ge=0, le=1)] = 1.0
@@ -51,19 +50,20 @@ class Hyperparameters(BaseModel):
     def epsilon(self, training_step: int) -> float:
         """Return the chance of a random action after so many training steps.
 
-        >>> Hyperparameters().epsilon(0), Hyperparameters().epsilon(150_000)
-        (1.0, 0.01)
+        >>> [round(Hyperparameters().epsilon(step), 2) for step in (0, 56_250, 112_500, 150_000)]
+        [1.0, 0.51, 0.01, 0.01]
         """
         gone = min(training_step / (self.epsilon_decay_share * self.training_steps), 1.0)
         return self.epsilon_first + gone * (self.epsilon_last - self.epsilon_first)
 
 
-def read_hyperparameters(path: Path | None, kind: type[H]) -> H:
+def read_hyperparameters(path: Path | None, defaults: Hyperparameters) -> Hyperparameters:
     """Read the values that a TOML file changes."""
     if path is None:
-        return kind()
+        return defaults
     try:
-        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        changes = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Hyperparameters.model_validate(defaults.model_dump() | changes)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

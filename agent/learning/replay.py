@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+TRIES = 100
+"""Draws of a batch before it is given up: nearly all decisions are not to be sampled."""
+
 Column = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
 
@@ -51,18 +54,23 @@ class Replay:
         return place
 
     def sample(self, size: int, random: np.random.Generator) -> tuple[Places, Places]:
-        """Return the places of `size` transitions: of their decisions, and of the next ones."""
+        """Return the places of `size` transitions: of their decisions, and of the next ones.
+
+        Where there are hardly any to be found, none is returned.
+        """
         oldest = self.added - len(self)
         if oldest:
             oldest += self._reach  # what a state looks back at must not be overwritten
         found = np.empty(0, np.int64)
-        while len(found) < size:
+        for _ in range(TRIES):
+            if len(found) >= size or self.added < oldest + 2:
+                break
             drawn = random.integers(oldest, self.added - 1, size)
             after = (drawn + 1) % self._capacity
             found = np.concatenate(
                 (found, drawn[(self.age[after] > 0) & self.usable[drawn % self._capacity]])
             )
-        places = found[:size] % self._capacity
+        places = (found[:size] if len(found) >= size else found[:0]) % self._capacity
         return places, (places + 1) % self._capacity
 
     def before(self, places: Places, steps: Places) -> Places:

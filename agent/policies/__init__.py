@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 from pathlib import Path
-from typing import NamedTuple
 
-from agent.agents import load_trained, trained_kind
+from agent.agents import Entry, load_trained, trained_kind
 from agent.policy import AgentView, Level, Policy
 from fogveil.errors import InputError
 
 
-class Entry(NamedTuple):
-    """Where a policy lives, and what it does in a few words."""
-
-    module: str
-    class_name: str
-    summary: str
+def _entry(module: str, class_name: str, summary: str) -> Entry:
+    return Entry(f"agent.policies.{module}", class_name, summary)
 
 
 POLICIES = {
-    "random": Entry("random", "Random", "any node with equal chance"),
-    "round-robin": Entry("round_robin", "RoundRobin", "one node after the other"),
-    "nearest": Entry("nearest", "Nearest", "the node the cluster hangs on"),
-    "fastest": Entry("fastest", "Fastest", "least latency + service time, queues ignored"),
-    "electre": Entry("electre", "Electre", "ELECTRE III over five static criteria"),
-    "electre-queue": Entry("electre", "ElectreQueue", "ELECTRE III with the queue length"),
-    "jsq": Entry("jsq", "JoinShortestQueue", "join the shortest queue"),
-    "p2c": Entry("p2c", "PowerOfTwoChoices", "the shorter of two random queues"),
-    "lwl": Entry("lwl", "LeastWorkLeft", "least work left"),
-    "sed": Entry("sed", "ShortestExpectedDelay", "true mean speeds and counts"),
-    "setr": Entry("setr", "ShortestTotalResponse", "the oracle that knows everything"),
-    "veil": Entry("veil", "ShippedVeil", "trained on counts: what each decision costs everybody"),
-    "ci-setr": Entry("ci_setr", "CountInferredResponse", "counts alone, speeds inferred"),
+    "random": _entry("random", "Random", "any node with equal chance"),
+    "round-robin": _entry("round_robin", "RoundRobin", "one node after the other"),
+    "nearest": _entry("nearest", "Nearest", "the node the cluster hangs on"),
+    "fastest": _entry("fastest", "Fastest", "least latency + service time, queues ignored"),
+    "electre": _entry("electre", "Electre", "ELECTRE III over five static criteria"),
+    "electre-queue": _entry("electre", "ElectreQueue", "ELECTRE III with the queue length"),
+    "jsq": _entry("jsq", "JoinShortestQueue", "join the shortest queue"),
+    "p2c": _entry("p2c", "PowerOfTwoChoices", "the shorter of two random queues"),
+    "lwl": _entry("lwl", "LeastWorkLeft", "least work left"),
+    "sed": _entry("sed", "ShortestExpectedDelay", "true mean speeds and counts"),
+    "setr": _entry("setr", "ShortestTotalResponse", "the oracle that knows everything"),
+    "veil": _entry("veil", "ShippedVeil", "trained on counts: what each decision costs everybody"),
+    "ci-setr": _entry("ci_setr", "CountInferredResponse", "counts alone, speeds inferred"),
 }
 
 
 def find(spec: str) -> type[Policy]:
     """Return the class of a policy named in `POLICIES` or given as `file.py:Class`."""
     if spec in POLICIES:
-        entry = POLICIES[spec]
-        module = importlib.import_module(f"agent.policies.{entry.module}")
-        found: type[Policy] = getattr(module, entry.class_name)
+        found: type[Policy] = POLICIES[spec].load()
         return found
     if spec.endswith(".npz"):
         return trained_kind(Path(spec))
@@ -66,7 +58,7 @@ def file_of(spec: str) -> Path | None:
 def label_of(spec: str) -> str:
     """Return a short name of a policy: its own, its training's folder, or its class."""
     if spec.endswith(".npz"):
-        path = Path(spec)
+        path = Path(spec).resolve()
         return path.parent.name if path.stem in ("agent", "checkpoint") else path.stem
     return spec if spec in POLICIES else spec.rpartition(":")[2]
 
@@ -80,13 +72,14 @@ def _from_file(path: Path, class_name: str) -> type[Policy]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(
-            f"policy file {path} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"policy file {path} cannot be loaded: {spell(error)}") from error
     found = getattr(module, class_name, None)
     if not (inspect.isclass(found) and issubclass(found, Policy)):
         raise InputError(f"policy file {path} has no class {class_name} derived from agent.Policy")
+    needs: object = found.needs
+    if not isinstance(needs, Level):
+        raise InputError(f"policy {class_name} in {path}: expected needs to be a Level")
     if inspect.isabstract(found):
         raise InputError(f"policy {class_name} in {path} does not define the method place")
     return found
@@ -102,10 +95,15 @@ def load(spec: str, view: AgentView) -> Policy:
         return policy(view)
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if spec in POLICIES:
             raise
-        raise InputError(f"policy {spec} cannot start: {type(error).__name__}: {error}") from error
+        raise InputError(f"policy {spec} cannot start: {spell(error)}") from error
+
+
+def spell(error: BaseException) -> str:
+    """Spell an error of somebody's policy in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def check_level(spec: str, policy: type[Policy], disclosed: Level) -> None:

@@ -17,4 +17,4 @@ class ShippedVeil(VeilActor):
 
     def __init__(self, view: AgentView) -> None:
         file = TRAINED / f"veil-{view.count}.npz"
-        super().__init__(view, layers_of(read_checkpoint(file)))
+        super().__init__(view, layers_of(file, read_checkpoint(file)))

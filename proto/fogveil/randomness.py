@@ -20,7 +20,11 @@ BLOCKS_KEPT = 8
 
 
 class Seeds(NamedTuple):
-    """The scenario's seed, split one-way: a participant receives only the one it needs."""
+    """The scenario's seed, split one-way: a participant receives only the one it needs.
+
+    One-way against guessing only where the scenario's seed is large (128 random bits): a small
+    one can be found by trying all, and with it the others.
+    """
 
     workload: int
     environment: int

@@ -13,6 +13,8 @@ from fogveil.errors import InputError
 from testbed.scenario.models import Scenario
 
 Table = dict[str, Any]
+LONGEST_SHOWN = 80
+"""Characters of a wrong value that an error repeats."""
 
 
 def load_scenario(path: Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
@@ -27,7 +29,7 @@ def load_scenario(path: Path, overrides: Mapping[str, Any] | None = None) -> Sce
         raise InputError(f"{path}: the scenario is empty")
     try:
         table: Table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own errors are ValueErrors
         raise InputError(f"{path}: is not TOML: {error}") from error
     for key, value in (overrides or {}).items():
         _put(table, key, value)
@@ -35,7 +37,7 @@ def load_scenario(path: Path, overrides: Mapping[str, Any] | None = None) -> Sce
     try:
         return Scenario.model_validate(table)
     except ValidationError as error:
-        raise InputError(f"{path}: {_sentence(error)}") from error
+        raise InputError(f"{path}: {_sentence(error, table)}") from error
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -45,7 +47,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise InputError(f"override {text!r}: expected KEY=VALUE, as in roles.fog=20")
     try:
         value = tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = raw
     return key.strip(), value
 
@@ -73,14 +75,10 @@ def _resolve_files(table: Table, folder: Path) -> None:
             inner["file"] = str((folder / Path(inner["file"]).expanduser()).resolve())
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, table: Table) -> str:
     faults = error.errors(include_url=False)
     first = faults[0]
-    tags = {"internet_as", "file", "explicit", "poisson", "deterministic", "trace"}
-    unions = {"float", "int", "str", "list[constrained-float]"}
-    parts = [str(part) for part in first["loc"] if part not in tags and part not in unions]
-    parts = [part for part in parts if not part[:1].isupper() and "[" not in part]
-    key = ".".join(parts)
+    key = ".".join(_key(first["loc"], table))
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         message = "this key is unknown"
@@ -89,6 +87,28 @@ def _sentence(error: ValidationError) -> str:
     elif first["type"] == "value_error":
         return f"{key}: {message}" if key else message
     else:
-        message = f"{message[0].lower()}{message[1:]}, got {first['input']!r}"
-    more = len({tuple(f["loc"]) for f in faults}) - 1
+        message = f"{message[0].lower()}{message[1:]}, got {_shown(first['input'])}"
+    more = len({tuple(_key(fault["loc"], table)) for fault in faults}) - 1
     return f"{key}: {message}" + (f" (and {more} more)" if more else "")
+
+
+def _key(location: tuple[int | str, ...], table: Any) -> list[str]:
+    """The parts of a location that stand in the file; the others name types that were tried."""
+    parts = []
+    for place, part in enumerate(location):
+        known: Any = table if isinstance(table, dict) else _numbered(table)
+        if part in known:
+            table = known[part]
+        elif not (isinstance(table, dict) and place == len(location) - 1):
+            continue
+        parts.append(str(part))
+    return parts
+
+
+def _numbered(value: Any) -> dict[int, Any]:
+    return dict(enumerate(value)) if isinstance(value, list) else {}
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

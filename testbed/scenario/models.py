@@ -11,6 +11,7 @@ from fogveil.disclosure import CountKind
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Seed = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
 
 
@@ -69,7 +70,7 @@ class GeneratedTopology(Model):
 
     kind: Literal["internet_as"]
     nodes: Annotated[int, Field(ge=10, le=100_000)]
-    seed: int = 0
+    seed: Seed = 0
 
 
 class FileTopology(Model):
@@ -112,7 +113,7 @@ class Roles(Model):
 
     fog: Annotated[int, Field(ge=1)]
     clusters: Annotated[int, Field(ge=1)]
-    seed: int = 0
+    seed: Seed = 0
     """Which Fog nodes have a cluster, where not all of them do."""
 
 
@@ -121,7 +122,7 @@ class Links(Model):
 
     bandwidth: Positive | Uniform | Attribute = 100.0
     propagation: Positive | Uniform | Attribute | Coordinates = 1.0
-    seed: int = 0
+    seed: Seed = 0
 
 
 # --- providers ---------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class FogResources(Model):
     discipline: Literal["fifo", "sjf"] = "fifo"
     assignment: Literal["centrality", "shuffled"] = "centrality"
     """`shuffled` deals the resources out at random, so that centrality tells nothing of them."""
-    seed: int = 0
+    seed: Seed = 0
     """How shuffled resources are dealt out; the agent never sees it."""
 
 
@@ -281,6 +282,8 @@ class Scenario(Model):
 
     name: Name
     seed: int = 1
+    """Any whole number. From a small one the others can be found by trying all; one of 128 random
+    bits keeps the providers' chance events from whoever knows only another participant's seed."""
     horizon: Positive = 10_000.0
     count: Annotated[CountKind, Field(strict=False)] = CountKind.WAITING
     disclosure: Literal["none", "total", "count", "full"] = "count"
@@ -306,4 +309,6 @@ class Scenario(Model):
             raise ValueError("applications: expected different names")
         if self.topology.kind != "explicit" and self.roles is None:
             raise ValueError("roles: expected [roles] with the numbers of fog and clusters")
+        if self.topology.kind == "explicit" and self.roles is not None:
+            raise ValueError("roles: an explicit topology gives each node its role itself")
         return self

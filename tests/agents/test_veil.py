@@ -11,7 +11,7 @@ from support import Kept, make_world
 import agent.policies as policies
 from agent.inference.node_belief import Finished
 from agent.marginal import REACH, MarginalDelay
-from agent.veil import FEATURES, Veil, VeilActor, VeilHyperparameters
+from agent.veil import DEFAULTS, FEATURES, Veil, VeilActor
 from provider_node.node import Node
 from testbed.embedded import Embedded, simulate
 from testbed.summary import Summary
@@ -50,8 +50,13 @@ def test_a_long_busy_period_does_not_keep_a_job_open_for_ever():
     assert settled == list(range(2 * REACH))
 
 
-SMALL = VeilHyperparameters(
-    buffer_capacity=8000, buffer_population=0.1, training_steps=600, layers=(32, 32)
+SMALL = DEFAULTS.model_copy(
+    update={
+        "buffer_capacity": 8000,
+        "buffer_population": 0.1,
+        "training_steps": 600,
+        "layers": (32, 32),
+    }
 )
 
 
