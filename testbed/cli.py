@@ -152,7 +152,7 @@ def compare(
     scenario: ScenarioFile,
     names: Annotated[
         str, typer.Option("--policies", help="Names from `fogveil policies`, with commas.")
-    ] = "random,round-robin,nearest,fastest,electre,p2c,jsq,ci-setr,setr",
+    ] = "random,round-robin,nearest,fastest,electre,p2c,jsq,ci-setr,veil,setr",
     rates: Annotated[
         str | None, typer.Option(help="β values with commas; without it the scenario's own.")
     ] = None,
@@ -231,9 +231,6 @@ def _compare(
 def train(
     scenario: ScenarioFile,
     agent: Annotated[str, typer.Option(help=f"One of {', '.join(AGENTS)}.")],
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Checkpoints and logs; goes on from there.")
-    ],
     rate: Annotated[float | None, typer.Option(help="β: mean time between workloads.")] = None,
     horizon: Annotated[float | None, typer.Option(help="Length of an episode.")] = None,
     seed: Annotated[int | None, typer.Option(help="The scenario's seed.")] = None,
@@ -241,12 +238,17 @@ def train(
         Path | None, typer.Option(metavar="FILE", help="TOML with what differs from the defaults.")
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Episodes between checkpoints.")] = 10,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Checkpoints and logs; goes on from there."),
+    ] = None,
     disclosure: Disclosure = None,
     override: Override = None,
 ) -> None:
     """Train an agent; the same command goes on after a stop, bit for bit."""
     overrides = _overrides(override, horizon=horizon, seed=seed, disclosure=disclosure)
     chosen = _load(scenario, overrides, rate)
+    folder = folder or Path("runs/train") / f"{agent}-{chosen.name}-{chosen.seed}"
     from testbed.training import Episode
     from testbed.training import train as train_agent
 
@@ -282,7 +284,9 @@ def train(
 
 @app.command()
 def evaluate(
-    checkpoint: Annotated[Path, typer.Argument(help="agent.npz or checkpoint.npz of a training.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="A training's agent.npz or checkpoint.npz.")
+    ],
     scenario: ScenarioFile,
     against: Annotated[str, typer.Option(help="Policies to put beside it.")] = "random,jsq,setr",
     rates: Annotated[str | None, typer.Option(help="β values with commas.")] = None,

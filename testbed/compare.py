@@ -37,7 +37,7 @@ from testbed.summary import DELAYS, LOOPS
 
 SHOWING = (
     *("cli", "compare", "demo", "drawing", "figures", "gallery", "results", "results_page"),
-    *("statistics", "tables", "training"),
+    *("records", "statistics", "tables", "training"),
 )
 """Modules that no run depends on."""
 MEASURES = (*DELAYS, *LOOPS, "unserved")

@@ -118,8 +118,8 @@ class Records:
 
     def _clean_up(self) -> None:
         """Leave nothing behind but what was there before."""
-        for part, _ in self._writers:
-            part.unlink(missing_ok=True)
+        for part in self._folder.glob(f"*.{os.getpid()}{PART}"):
+            part.unlink()
         for folder in self._made:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import agent.policies as policies
+from agent.learned import LearningAgent
+from agent.policy import Policy
 from testbed.embedded import simulate
 from testbed.joining import COLUMNS
 from testbed.scenario import load_scenario
+from testbed.summary import Summary
 from testbed.world import World, build_world
 
 ROOT = Path(__file__).parent.parent
@@ -57,3 +61,35 @@ def make_world(scenario: str = "tiny", **overrides: Any) -> World:
 
 def make_run(policy: str, scenario: str = "tiny", **overrides: Any) -> Run:
     return Run(make_world(scenario, **overrides), policy)
+
+
+def mean_fog_loop(world: World, policy: Policy, seeds: Iterable[int] = range(1, 6)) -> float:
+    """Return the mean Fog loop of a policy over some seeds."""
+    delays = []
+    for seed in seeds:
+        summary = Summary(world)
+        policy.reset()
+        simulate(world.reseeded(seed), policy, [summary])
+        delays.append(summary.result()["fog_loop"])
+    return float(np.mean(delays))
+
+
+def train_fully(agent: LearningAgent, world: World, first_seed: int = 1000) -> None:
+    """Train an agent to the end of its schedule, episode after episode."""
+    episode = 0
+    while agent.phase != "evaluation":
+        agent.reset()
+        simulate(world.reseeded(first_seed + episode), agent)
+        episode += 1
+
+
+ONE_NODE = {
+    "kind": "explicit",
+    "nodes": [
+        {"name": "cloud", "role": "cloud"},
+        {"name": "fog", "role": "fog"},
+        {"name": "cluster", "role": "cluster"},
+    ],
+    "links": [{"between": ["cloud", "fog"]}, {"between": ["fog", "cluster"]}],
+}
+"""The smallest network there is."""

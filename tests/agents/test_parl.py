@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import make_world
+from support import make_world, mean_fog_loop, train_fully
 
+import agent.policies as policies
 from agent.learning.hyperparameters import Hyperparameters
 from agent.parl import Parl
 from agent.policy import Level, Observation
 from agent.vanishing import REACH, vanishing_weights
-from testbed.embedded import simulate
 
 
 def algorithm_1(placements, shape):
@@ -164,27 +164,11 @@ def test_the_buffer_population_phase_is_random(view):
 
 def test_small_parl_learns_on_tiny():
     """It must beat random by far; a broken update does not (the sign of the error, for one)."""
-    from agent.policies import load
-    from testbed.summary import Summary
-
     world = make_world("tiny")
     given = Hyperparameters(
         buffer_capacity=20_000, training_steps=1500, learning_rate=1e-3, layers=(64, 32)
     )
     agent = Parl(world.agent, given)
-    episode = 0
-    while agent.phase != "evaluation":
-        agent.reset()
-        simulate(world.reseeded(1000 + episode), agent)
-        episode += 1
-
-    def delay(policy):
-        delays = []
-        for seed in range(1, 6):
-            summary = Summary(world)
-            policy.reset()
-            simulate(world.reseeded(seed), policy, [summary])
-            delays.append(summary.result()["fog_loop"])
-        return np.mean(delays)
-
-    assert delay(agent.actor) < 0.5 * delay(load("random", world.agent))
+    train_fully(agent, world)
+    random = policies.load("random", world.agent)
+    assert mean_fog_loop(world, agent.actor) < 0.5 * mean_fog_loop(world, random)

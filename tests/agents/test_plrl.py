@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import make_world
+from support import make_world, mean_fog_loop, train_fully
 
 import agent.policies as policies
 from agent.agents import find_agent
 from agent.learning.hyperparameters import Hyperparameters
 from agent.plrl import DELAY_SCALE, LARGEST_COUNT
 from agent.policy import Level, Load, Observation
-from testbed.embedded import simulate
-from testbed.summary import Summary
 
 GIVEN = Hyperparameters(buffer_capacity=2000, training_steps=50, batch_size=16, layers=(16,))
 
@@ -63,19 +61,6 @@ def test_small_agents_learn_on_tiny(name):
         buffer_capacity=20_000, training_steps=4000, learning_rate=1e-3, layers=(64, 32)
     )
     agent = find_agent(name)(world.agent, given)
-    episode = 0
-    while agent.phase != "evaluation":
-        agent.reset()
-        simulate(world.reseeded(1000 + episode), agent)
-        episode += 1
-
-    def delay(policy):
-        delays = []
-        for seed in range(1, 6):
-            summary = Summary(world)
-            policy.reset()
-            simulate(world.reseeded(seed), policy, [summary])
-            delays.append(summary.result()["fog_loop"])
-        return np.mean(delays)
-
-    assert delay(agent.actor) < 0.5 * delay(policies.load("random", world.agent))
+    train_fully(agent, world)
+    random = policies.load("random", world.agent)
+    assert mean_fog_loop(world, agent.actor) < 0.5 * mean_fog_loop(world, random)

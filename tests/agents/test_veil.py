@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Kept, make_world
+from support import Kept, make_world, mean_fog_loop, train_fully
 
 import agent.policies as policies
 from agent.inference.node_belief import Finished
@@ -14,7 +14,6 @@ from agent.marginal import REACH, MarginalDelay
 from agent.veil import DEFAULTS, FEATURES, Veil, VeilActor
 from provider_node.node import Node
 from testbed.embedded import Embedded, simulate
-from testbed.summary import Summary
 
 JOBS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 6)), min_size=1, max_size=25)
 
@@ -130,10 +129,7 @@ def test_untrained_it_acts_on_its_prior():
 def test_training_makes_it_know_costs_better():
     world = make_world("paper", sources__scale=100.0, horizon=4000.0)
     agent = Veil(world.agent, SMALL)
-    number = 0
-    while agent.phase != "evaluation":
-        play(agent, world.reseeded(500 + number))
-        number += 1
+    train_fully(agent, world)
     usable = np.flatnonzero(agent.replay.usable[: agent.replay.added])
     states, actions = agent.states(usable), agent.replay.columns["action"][usable]
     rewards = agent.rewards(usable, usable)
@@ -145,15 +141,11 @@ def test_training_makes_it_know_costs_better():
 
 @pytest.mark.parametrize("kind", ["in_system", "waiting"])
 def test_the_shipped_veil_is_near_the_oracle_and_far_below_jsq(kind):
-    delays = {}
-    for name in ("veil", "setr", "jsq"):
-        world = make_world("paper", sources__scale=100.0, count=kind)
-        summaries = []
-        for seed in (1, 2, 3):
-            summary = Summary(world)
-            simulate(world.reseeded(seed), policies.load(name, world.agent), [summary])
-            summaries.append(summary.result()["fog_loop"])
-        delays[name] = np.mean(summaries)
+    world = make_world("paper", sources__scale=100.0, count=kind)
+    delays = {
+        name: mean_fog_loop(world, policies.load(name, world.agent), (1, 2, 3))
+        for name in ("veil", "setr", "jsq")
+    }
     assert delays["veil"] < 1.02 * delays["setr"]
     assert delays["veil"] < 0.65 * delays["jsq"]
 

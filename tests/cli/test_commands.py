@@ -203,3 +203,64 @@ def test_a_policy_that_fails_in_a_worker_is_one_sentence(tmp_path):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "policy P placed a workload on node 9" in done.stderr
+
+
+def test_train_evaluate_and_figures(tmp_path):
+    given = tmp_path / "h.toml"
+    given.write_text("buffer_capacity = 4000\ntraining_steps = 100\nlayers = [16]\n")
+    words = ("train", ROOT / "scenarios/tiny.toml", "--agent", "parl", "--hyperparameters", given)
+    done = fogveil(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    light = tmp_path / "runs/train/parl-tiny-1/agent.npz"
+    assert "trained: runs/train/parl-tiny-1/agent.npz" in done.stdout
+    again = fogveil(*words, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    words = ("evaluate", light, ROOT / "scenarios/tiny.toml", "--seeds", 2, "--horizons", 500)
+    done = fogveil(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "parl-tiny-1" in done.stdout
+    done = fogveil("figures", "runs/evaluate", "runs/train", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    drawn = {path.name for path in (tmp_path / "runs/figures").iterdir()}
+    assert {"loops.svg", "delays.svg", "distribution.svg", "training-parl.svg"} <= drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("train", "scenarios/tiny.toml", "--agent", "best"), "no agent is called 'best'"),
+        (("train", "scenarios/tiny.toml", "--agent", "plrl-ed"), "needs disclosure level 'full'"),
+        (("evaluate", "none.npz", "scenarios/tiny.toml"), "none.npz: the checkpoint does not"),
+        (("figures", "none"), "none: is not a folder"),
+        (("figures", "scenarios"), "no results below scenarios"),
+        (("compare", "scenarios/tiny.toml", "--reference", "setrr"), "--reference setrr"),
+        (("compare", "scenarios/tiny.toml", "--policies", ","), "at least one policy"),
+    ],
+)
+def test_bad_input_to_agents_and_figures(words, sentence, tmp_path):
+    out = ("--out", tmp_path / "out")
+    assert sentence in refused(*words, *out)
+
+
+def test_a_terminated_run_leaves_nothing_behind(tmp_path):
+    words = ("run", "scenarios/paper.toml", "--policy", "ci-setr", "--horizon", 10**6)
+    process = subprocess.Popen(
+        [FOGVEIL, *map(str, words), "--out", str(tmp_path / "run")], cwd=ROOT
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("run/*.part")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(timeout=30) == 143
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_that_dies_is_one_sentence_and_exit_code_3(tmp_path):
+    policy = tmp_path / "mine.py"
+    policy.write_text(f"import os\n{ALWAYS} os._exit(1)\n")
+    words = ("compare", "scenarios/tiny.toml", "--policies", f"{policy}:P", "--seeds", 2)
+    done = fogveil(*words, "--out", tmp_path / "out")
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert "a worker process died" in done.stderr

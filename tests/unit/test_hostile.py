@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support import SCENARIOS, make_run, make_world
+from support import ONE_NODE, SCENARIOS, make_run, make_world
 
 import agent.policies as policies
 from agent.policy import Level, Policy
@@ -121,17 +121,8 @@ def test_what_a_graph_file_says_of_its_links_is_read_only_on_demand(tmp_path):
 
 
 def test_one_fog_node_and_one_cluster_are_enough():
-    topology = {
-        "kind": "explicit",
-        "nodes": [
-            {"name": "cloud", "role": "cloud"},
-            {"name": "fog", "role": "fog"},
-            {"name": "cluster", "role": "cluster"},
-        ],
-        "links": [{"between": ["cloud", "fog"]}, {"between": ["fog", "cluster"]}],
-    }
     for policy in policies.POLICIES:
-        run = make_run(policy, topology=topology, fog__ipt=2000.0, fog__ram=1.0, horizon=900.0)
+        run = make_run(policy, topology=ONE_NODE, fog__ipt=2000.0, fog__ram=1.0, horizon=900.0)
         assert set(run.jobs["node"]) == {0}
 
 

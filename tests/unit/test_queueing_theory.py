@@ -6,7 +6,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from support import make_run
+from support import ONE_NODE, make_run
 
 from testbed.statistics import t975
 
@@ -17,19 +17,10 @@ BATCHES = 20
 @pytest.mark.parametrize(("distribution", "squared_cv"), [("exponential", 1), ("deterministic", 0)])
 def test_mean_wait_is_pollaczek_khinchines(distribution, squared_cv, load):
     service = 20.0
-    topology = {
-        "kind": "explicit",
-        "nodes": [
-            {"name": "cloud", "role": "cloud"},
-            {"name": "fog", "role": "fog"},
-            {"name": "cluster", "role": "cluster"},
-        ],
-        "links": [{"between": ["cloud", "fog"]}, {"between": ["fog", "cluster"]}],
-    }
     app = {"name": "only", "instructions": 2000.0, "bytes_up": 0.0, "bytes_down": 0.0}
     run = make_run(
         "nearest",
-        topology=topology,
+        topology=ONE_NODE,
         applications=[app],
         fog__ipt=100.0,
         fog__ram=1.0,
