@@ -21,7 +21,6 @@ class DoubleQ:
 
     def __init__(self, sizes: tuple[int, ...], given: Hyperparameters, seed: int) -> None:
         torch.set_num_threads(1)  # small matrices; and sums must not depend on the machine's load
-        torch.set_flush_denormal(True)  # Adam's means fade into denormals, which are slow
         self.online = Network(sizes, seed)
         self.target = Network(sizes)
         self._discount = given.discount_factor
@@ -50,7 +49,11 @@ class DoubleQ:
         clipped = error.clamp(-1.0, 1.0)
         slope = torch.zeros_like(values).scatter_(1, chosen, clipped / size)
         self.backward(slope, states, kept)
+        # Adam's means fade into denormals, which are slow. The switch is the whole thread's, so
+        # it is on for this step alone.
+        torch.set_flush_denormal(True)
         self._adam.step(self.online.parameters, self.online.gradient)
+        torch.set_flush_denormal(False)
         # Huber: e²/2 near zero, |e| - 1/2 beyond 1; both are c·(e - c/2) with c = clip(e).
         return float((clipped * (error - clipped / 2)).mean())
 
