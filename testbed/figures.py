@@ -90,6 +90,7 @@ def plot_loops(rows: list[Row], path: Path) -> None:
     loops = {"fog_loop": "Fog loop", "cloud_loop": "Cloud loop"}
     horizons = list(dict.fromkeys(row.horizon for row in rows))
     methods = list(dict.fromkeys(row.policy for row in rows))
+    rates = sorted({row.rate or 0.0 for row in rows})
     with figure(path, 1.6 + 3.4 * len(horizons), 6.6) as made:
         axes = made.subplots(2, len(horizons), squeeze=False, sharey="row")
         for (loop, title), panels in zip(loops.items(), axes, strict=True):
@@ -97,6 +98,7 @@ def plot_loops(rows: list[Row], path: Path) -> None:
                 for method in methods:
                     _draw_method(axis, [r for r in rows if r.policy == method], horizon, loop)
                 _logarithmic(axis, "y")
+                axis.set_xticks(rates, [f"{rate:g}" for rate in rates])
                 axis.set_title(f"{title}, horizon {horizon:,.0f}")
                 axis.set_xlabel("β: mean time between workloads (busier →)")
                 axis.invert_xaxis()
@@ -136,7 +138,6 @@ def _draw_method(axis: Any, rows: list[Row], horizon: float, loop: str) -> None:
         label=f"{points[0].policy} ({points[0].level})",
         **style(points[0].policy),
     )
-    axis.set_xticks(sorted(set(rates)), [f"{rate:g}" for rate in sorted(set(rates))])
 
 
 def plot_delays(rows: list[Row], path: Path) -> None:

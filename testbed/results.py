@@ -110,6 +110,7 @@ def plans() -> dict[str, list[Plan]]:
         "paper": [
             plan((*TRADITIONAL, *INFORMED), "paper"),
             *(plan([str(t.light)], "paper", (t.rate,)) for t in done),
+            plan([str(t.light) for t in VEIL if t.kind == "waiting" and t.light.exists()], "paper"),
         ]
     }
     for count in COUNTS:

@@ -20,7 +20,19 @@ IMAGES = Path("docs/images/results")
 LEARNED_ORDER = ("parl", "plrl-edql", "plrl-ql", "plrl-ed", "veil")
 METHODS = (
     *("random", "round-robin", "nearest", "fastest", "electre", "electre-queue"),
-    *("p2c", "jsq", "lwl", "sed", "ci-setr", "setr", "parl", "plrl-edql", "plrl-ql", "plrl-ed"),
+    *(
+        "p2c",
+        "jsq",
+        "lwl",
+        "sed",
+        "ci-setr",
+        "setr",
+        "parl",
+        "plrl-edql",
+        "plrl-ql",
+        "plrl-ed",
+        "veil",
+    ),
 )
 NEEDS = {"total": "total", "count": "count", "full": "full", "none": "nothing"}
 
