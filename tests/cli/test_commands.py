@@ -171,6 +171,8 @@ def test_ctrl_c_loses_no_finished_run(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A test run in the background inherits an ignored SIGINT; a person's terminal has it on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     runs = tmp_path / "runs"
     deadline = time.monotonic() + 120
