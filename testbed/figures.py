@@ -184,7 +184,8 @@ def plot_training(logs: dict[str, list[list[dict[str, Any]]]], path: Path) -> No
         axis.axvline(75, color="black", linestyle=":", linewidth=1)
         axis.set_xlabel("training steps (%)")
         axis.set_ylabel("mean return of the last 10 episodes")
-        axis.legend(frameon=False)
+        if axis.get_legend_handles_labels()[0]:  # none has begun to train yet
+            axis.legend(frameon=False)
 
 
 def plot_distribution(
