@@ -1,7 +1,8 @@
 """What the learning agents share: phases, exploration, training steps, and what they remember.
 
-A learning agent is a policy: one call of `place` is the paper's decision step (observe state and
-reward, add the trajectory to the buffer, predict an action, train).
+A learning agent is a policy: `place` and `learn` together are the paper's decision step (observe
+state and reward, add the trajectory to the buffer, predict an action, train). They are two because
+an agent that decides ahead learns of the reward later, and the others at once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class LearningAgent(Policy):
         self.actor = self.actor_kind(view, self.learner.online.layers())
         self._random = np.random.Generator(np.random.Philox(view.seed))
         self.decisions = 0
+        self.learned = 0
+        """Decisions whose reward was taken in: behind `decisions` where it decides ahead."""
         self.training_steps = 0
         self.returned = 0.0
         """Sum of the rewards of the current episode."""
@@ -103,24 +106,44 @@ class LearningAgent(Policy):
         self.returned = 0.0
 
     def place(self, seen: Observation) -> int:
-        """Take the paper's decision step and return the action."""
+        """Choose an action, at random or the best; learn at once unless it decides ahead."""
         self.actor.look(seen)
-        reward = self.reward(seen)
-        self.returned += reward
         # Both numbers are drawn every time, so that a run does not depend on what they decide.
         chance, pick = self._random.random(2)
         if chance < self.epsilon:
             action = int(pick * len(self.view.nodes))
         else:
             action = int(self.actor.values(seen).argmax())
-        self.remember(seen, action, reward)
         self.actor.chose(seen, action)
         self.decisions += 1
-        self._train()
+        if not self.decides_ahead:
+            self.learn(seen, action)
         return action
 
+    def learn(self, seen: Observation, node: int) -> None:
+        """Take in the reward that came with a decision, remember both, train when it is time."""
+        reward = self.reward(seen)
+        self.returned += reward
+        self.remember(seen, node, reward)
+        self.learned += 1
+        self._train()
+
+    def ahead(self) -> tuple[int, int]:
+        """Return how many decisions may be taken now before any is learned of, and how many later.
+
+        The first number ends where the next training step changes the weights, the second is from
+        one step to the next. Kept to, they give the weights of learning after each decision, bit
+        for bit. (0, 0) is no limit: the training is over.
+        """
+        given = self.given
+        if self.training_steps >= given.training_steps:
+            return 0, 0
+        steps = max((self.learned - given.population_decisions) // given.train_period, 0)
+        end = given.population_decisions + (steps + 1) * given.train_period
+        return end - self.decisions, given.train_period
+
     def _train(self) -> None:
-        given, since = self.given, self.decisions - self.given.population_decisions
+        given, since = self.given, self.learned - self.given.population_decisions
         if since <= 0 or self.training_steps >= given.training_steps:
             return
         if since % given.train_period == 0:
@@ -140,6 +163,7 @@ class LearningAgent(Policy):
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to go on after an episode, as arrays."""
+        assert self.learned == self.decisions, "an episode ends when all is learned of"
         counters = np.array([self.decisions, self.training_steps], np.int64)
         words = _generator_words(self._random)
         return {
@@ -158,6 +182,7 @@ class LearningAgent(Policy):
         self.learner.restore(part("learner_"))
         self.replay.restore(part("replay_"))
         self.decisions, self.training_steps = (int(value) for value in state["counters"])
+        self.learned = self.decisions
         _set_generator_words(self._random, state["random"])
 
 

@@ -3,8 +3,9 @@
 State  s = ⟨c, w, d⟩: the IoT cluster c that emitted the workload, its category w, and the
 normalised distribution d of recent placements (Algorithm 1). No count, no load, no resource.
 Reward r = Q(t-1) - Q(t): the decrease of the jobs queued at all nodes, the Cloud included.
-So it needs level `total` and nothing more. What a decision step does stands in
-`LearningAgent.place`; the table of hyper-parameters in `agent.learning.hyperparameters`.
+So it needs level `total` and nothing more, and it can decide before it is told. What a decision
+step does stands in `LearningAgent.place` and `learn`; the table of hyper-parameters in
+`agent.learning.hyperparameters`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class ParlActor(Actor):
     """The trained agent: keeps the last placements, values the actions."""
 
     needs = Level.TOTAL
+    decides_ahead = True
 
     def reset(self) -> None:
         """Begin an episode: d is zero."""
@@ -77,6 +79,7 @@ class Parl(LearningAgent):
     """The paper's double-DQN agent, learning."""
 
     needs = Level.TOTAL
+    decides_ahead = True
     actor_kind = ParlActor
 
     def make_replay(self) -> Replay:

@@ -73,6 +73,10 @@ class Observation(NamedTuple):
     load: Load | None = None
     """None below level `full`."""
 
+    def blind(self) -> Observation:
+        """Return the same decision without what the providers disclose."""
+        return Observation(*self[:4])
+
 
 class Policy(ABC):
     """Chooses a Fog node for each workload.
@@ -84,6 +88,9 @@ class Policy(ABC):
     """The level it needs; it is shown this much and no more."""
     watches_cloud: ClassVar[bool] = False
     """Whether a policy of level `count` is also shown the Cloud's count."""
+    decides_ahead: ClassVar[bool] = False
+    """Whether it decides without looking at what the providers disclose, and learns of it
+    afterwards. So several decisions can be taken before the counts of the first arrive."""
 
     def __init__(self, view: AgentView) -> None:
         self.view = view
@@ -95,3 +102,6 @@ class Policy(ABC):
     @abstractmethod
     def place(self, seen: Observation) -> int:
         """Return the number of the node that shall serve this workload."""
+
+    def learn(self, seen: Observation, node: int) -> None:  # noqa: B027 (only some learn)
+        """Take in what was disclosed at a decision that was taken ahead."""

@@ -89,7 +89,9 @@ def ours() -> tuple[float, float]:
         agent.reset()
         engine = Embedded(world.reseeded(episode), agent.needs)
         while limits and (seen := engine.next_decision()) is not None:
-            engine.place(agent.place(seen))
+            node = agent.place(seen.blind())
+            agent.learn(seen, node)
+            engine.place(node)
             if agent.decisions == limits[0]:
                 times.append(time.process_time())
                 del limits[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fogveil.disclosure import CountKind, Level
@@ -30,8 +30,8 @@ class ProviderConfig:
     """Per category."""
     service_shape: int
     """Erlang shape of the service factor; 0 is deterministic."""
-    demand_factors: tuple[float, ...] | None
-    """Service factors by job id where a trace gives them: of jobs placed elsewhere, too."""
+    demands_vary: bool
+    """Whether a job brings its own demand, as a factor of its category's instructions."""
     forwards: float
     """Share of the finished jobs that goes on to the Cloud (none at the Cloud itself)."""
     cloud_latency: tuple[float, ...]
@@ -43,13 +43,18 @@ class ProviderConfig:
 
 
 class Provider:
-    """One provider, fog or cloud, without transport: it serves jobs and tells its count."""
+    """One provider, fog or cloud, without transport: it serves jobs and tells its count.
 
-    def __init__(self, config: ProviderConfig) -> None:
+    Where demands vary, a job's must stand in `demands` when the job is accepted, not before.
+    """
+
+    def __init__(
+        self, config: ProviderConfig, demands: Mapping[int, float] | Sequence[float] = ()
+    ) -> None:
         self.config = config
         self.expected = tuple(work / config.ipt for work in config.instructions)
         """Mean service time per category."""
-        self._factor = _service_factor(config)
+        self._factor = _service_factor(config, demands)
         self._forward_chance = KeyedUniform(config.seed, "to the cloud")
         self._feedback_chance = KeyedUniform(config.seed, "cloud feedback")
         self.reset()
@@ -86,9 +91,11 @@ class Provider:
         return self._feedback_chance(job) < self.config.feeds_back
 
 
-def _service_factor(config: ProviderConfig) -> JobFactor:
-    if config.demand_factors is not None:
-        return config.demand_factors.__getitem__
+def _service_factor(
+    config: ProviderConfig, demands: Mapping[int, float] | Sequence[float]
+) -> JobFactor:
+    if config.demands_vary:
+        return demands.__getitem__
     if config.service_shape == 0:
         return always_one
     return KeyedErlang(config.seed, "service factor", config.service_shape)

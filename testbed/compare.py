@@ -37,9 +37,14 @@ from testbed.summary import DELAYS, LOOPS
 
 SHOWING = (
     *("cli", "compare", "demo", "drawing", "figures", "gallery", "results", "results_page"),
-    *("records", "statistics", "tables", "training"),
+    *("records", "statistics", "tables", "trainee", "training"),
 )
 """Modules that no run depends on."""
+TRANSPORT = (
+    *("__main__", "boundary", "channels", "clock_seat", "deciding", "journal", "ordering"),
+    *("participant", "process", "record", "serving", "settings", "watching"),
+)
+"""Modules of federated runs alone; comparisons are embedded."""
 MEASURES = (*DELAYS, *LOOPS, "unserved")
 
 
@@ -123,7 +128,12 @@ def _code_digest() -> str:
     roots = [Path(package.__path__[0]) for package in (agent, fogveil, provider_node)]
     roots.append(Path(__file__).parent)
     files = [path for folder in roots for path in (*folder.rglob("*.py"), *folder.rglob("*.npz"))]
-    files = [path for path in files if path.stem not in SHOWING]
+    unused = {*SHOWING, *TRANSPORT}
+    files = [
+        path
+        for path in files
+        if path.stem not in unused and not {"v1", "federated"} & {*path.parts}
+    ]
     digests = [f"{path.name} {_file_digest(path)}" for path in sorted(files)]
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappush
 from math import inf
-from operator import index
 from typing import Any
 
 import simpy
 
-from agent.policies import spell
+from agent.choosing import choose, learn
 from agent.policy import Load, Observation, Policy
+from agent.record import UNSEEN
 from fogveil.disclosure import Level
 from fogveil.errors import InputError
 from provider_node.node import Served
 from provider_node.provider import Provider
-from testbed.joining import UNSEEN, Joiner, Sink
+from testbed.joining import Joiner, Sink
 from testbed.sources import Emission, streams
 from testbed.world import World
 
@@ -76,8 +76,9 @@ class Embedded:
                 f"{world.agent.disclosed.word!r}"
             )
         self._up = world.network.up
-        self._fogs = [Provider(config) for config in world.fogs]
-        self._cloud = Provider(world.cloud_provider)
+        demands = world.demands or ()
+        self._fogs = [Provider(config, demands) for config in world.fogs]
+        self._cloud = Provider(world.cloud_provider, demands)
         self._joiner = Joiner(world.network.down, world.network.cloud_to_cluster, sinks)
         self._calendar = Calendar()
         self.pending: Emission | None = None
@@ -240,21 +241,11 @@ def simulate(
     """Run a whole scenario under a policy and return the run hash."""
     kind = type(policy)  # what an instance says of itself may have changed since it was checked
     engine = Embedded(world, kind.needs, watches_cloud=kind.watches_cloud, sinks=sinks)
-    nodes = len(world.nodes)
+    nodes, ahead = len(world.nodes), kind.decides_ahead
     while (seen := engine.next_decision()) is not None:
-        try:
-            node = index(policy.place(seen))
-        except (Exception, SystemExit) as error:
-            if kind.__module__.startswith("agent."):
-                raise  # a mistake of ours
-            raise InputError(
-                f"policy {kind.__name__} failed at time {seen.time:.6g}: {spell(error)}"
-            ) from error
-        if not 0 <= node < nodes:
-            raise InputError(
-                f"policy {kind.__name__} placed a workload on node {node}: "
-                f"expected 0 to {nodes - 1}"
-            )
+        node = choose(policy, seen.blind() if ahead else seen, nodes)
+        if ahead:
+            learn(policy, seen, node)
         engine.place(node)
         if progress and engine.decisions % PROGRESS_EVERY == 0:
             progress(seen.time, engine.decisions)

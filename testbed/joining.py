@@ -43,8 +43,6 @@ _TO_COME = [nan] * 7 + [1]
 
 BLOCK = 4096
 """Rows that leave together."""
-UNSEEN = -1
-"""Stands for a count that the policy was not given."""
 
 
 class Sink(Protocol):

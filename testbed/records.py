@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agent.record import UNSEEN
 from fogveil.errors import InputError
-from testbed.joining import COLUMNS, UNSEEN, Counts, Floats
+from testbed.joining import COLUMNS, Counts, Floats
 from testbed.world import World
 
 PART = ".part"

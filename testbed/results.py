@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from agent.trainee import LIGHT
 from testbed.compare import Plan, execute, prepare
 from testbed.scenario import load_scenario
-from testbed.training import LIGHT, train
+from testbed.training import train
 
 PAPER = Path("scenarios/paper.toml")
 OTHERS = ("few", "many", "wide", "narrow", "far", "busy", "idle", "mixed")

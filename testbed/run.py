@@ -16,7 +16,7 @@ from testbed.joining import Sink
 from testbed.records import Records, write_json
 from testbed.scenario import Scenario
 from testbed.summary import Summary
-from testbed.world import build_world
+from testbed.world import World, build_world
 
 PACKAGES = ("fogveil", "numpy", "simpy", "networkx", "pyarrow")
 
@@ -32,19 +32,38 @@ def run_embedded(
     with Records(out, world) if out else nullcontext() as records:
         sinks: list[Sink] = [summary, records] if records else [summary]
         run_hash = simulate(world, chosen, sinks, progress)
-        found = summary.result()
-        if not found["workloads"]:
-            raise InputError("no workload is emitted before the horizon")
-    result = {
+        found = checked(summary)
+    result = describe(world, policy, "embedded", run_hash, found)
+    result["wall_seconds"] = time.perf_counter() - wall
+    result["cpu_seconds"] = time.process_time() - cpu
+    if out:
+        write_json(out / "run.json", result)
+    return result
+
+
+def checked(summary: Summary) -> dict[str, Any]:
+    """Return the summary of a run in which something happened."""
+    found = summary.result()
+    if not found["workloads"]:
+        raise InputError("no workload is emitted before the horizon")
+    return found
+
+
+def describe(
+    world: World, policy: str, mode: str, run_hash: str, summary: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what run.json says of any run, but for what it cost."""
+    scenario = world.scenario
+    return {
         "scenario": scenario.model_dump(mode="json"),
         "name": scenario.name,
         "seed": scenario.seed,
         "policy": policy,
         "label": policies.label_of(policy),
-        "level": chosen.needs.word,
-        "mode": "embedded",
+        "level": policies.find(policy).needs.word,
+        "mode": mode,
         "run_hash": run_hash,
-        "summary": found,
+        "summary": summary,
         "nodes": list(world.nodes),
         "cloud": world.cloud,
         "clusters": list(world.clusters),
@@ -53,9 +72,4 @@ def run_embedded(
             "python": platform.python_version(),
             **{name: version(name) for name in PACKAGES},
         },
-        "wall_seconds": time.perf_counter() - wall,
-        "cpu_seconds": time.process_time() - cpu,
     }
-    if out:
-        write_json(out / "run.json", result)
-    return result

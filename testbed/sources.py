@@ -43,6 +43,14 @@ def streams(config: SourcesConfig) -> list[Iterator[Emission]]:
     return [emit(config, number, len(kinds), *kind) for number, kind in enumerate(kinds)]
 
 
+def demand_factors(config: SourcesConfig) -> tuple[float, ...] | None:
+    """Return what each job demands, by job id, as a factor of its category's instructions.
+
+    None where every job demands what its category says.
+    """
+    return config.trace.demands if config.trace else None
+
+
 def _poisson(
     config: SourcesConfig, first: int, step: int, cluster: int, category: int
 ) -> Iterator[Emission]:

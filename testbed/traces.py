@@ -26,8 +26,8 @@ class Trace:
     times: tuple[float, ...]
     clusters: tuple[int, ...]
     categories: tuple[int, ...]
-    instructions: tuple[float, ...] | None
-    """Demand of each job, where the trace gives it."""
+    demands: tuple[float, ...] | None
+    """Demand of each job as a factor of its category's instructions, where the trace gives it."""
 
 
 def read_trace(given: TraceSources, clusters: tuple[str, ...], work: dict[str, float]) -> Trace:
@@ -57,8 +57,12 @@ def read_trace(given: TraceSources, clusters: tuple[str, ...], work: dict[str, f
         places = _names(table, columns.cluster, clusters, path)
     else:
         places = [row % len(clusters) for row in range(len(times))]
-    demand = None if instructions is None else tuple(instructions.tolist())
-    return Trace(tuple(times.tolist()), tuple(places), tuple(categories), demand)
+    demands = None
+    if instructions is not None:
+        sizes = list(work.values())
+        told = zip(instructions.tolist(), categories, strict=True)
+        demands = tuple(demand / sizes[category] for demand, category in told)
+    return Trace(tuple(times.tolist()), tuple(places), tuple(categories), demands)
 
 
 def _read(path: Path) -> pa.Table:

@@ -1,27 +1,25 @@
-"""Training an agent over episodes of the embedded engine, with checkpoints and a log."""
+"""Training an agent: the episodes of the embedded engine, and the experimenter's log of them.
+
+What the agent itself keeps of its training stands in `agent.trainee`.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import json
-import platform
-import subprocess
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from agent.agents import find_agent, public
 from agent.learned import LearningAgent
-from agent.learning.checkpoint import read_checkpoint, write_checkpoint
 from agent.learning.hyperparameters import Hyperparameters
-from agent.policies import check_level
+from agent.trainee import Figures, Trainee
 from fogveil.errors import InputError
 from testbed.embedded import simulate
 from testbed.records import write_json, writing
@@ -29,11 +27,9 @@ from testbed.scenario import Scenario
 from testbed.summary import Summary
 from testbed.world import World, build_world
 
-TRAINING_SEEDS = 10**9
-"""Training episodes draw from here on; evaluations use small seeds, and repeat none of them."""
 LAST = 10
 """Episodes over which the paper averages the return."""
-CHECKPOINT, LIGHT, LOG, GIVEN = "checkpoint.npz", "agent.npz", "episodes.jsonl", "training.json"
+LOG, GIVEN = "episodes.jsonl", "training.json"
 
 
 @dataclass
@@ -57,6 +53,10 @@ class Episode:
 
 Watch = Callable[[LearningAgent, Episode | None], None]
 """Called after each episode, and now and then within one."""
+Lines = list[dict[str, Any]]
+"""The log, a line an episode."""
+Finished = tuple[Figures, float | None]
+"""An episode that was run: what the agent tells of it, and the Fog loop, which it does not know."""
 
 
 def train(
@@ -68,99 +68,50 @@ def train(
     watch: Watch | None = None,
 ) -> Path:
     """Train an agent, or go on with the training in `out`; return the light file it ends in."""
+    check_packages()
+    world = build_world(scenario)
+    trainee = Trainee(world.agent, name, given, out)
+    with alone(out):
+        trainee.resume()
+        before = resume_log(out, scenario, trainee.episodes)
+        watch = watch or _look_away
+        episodes = _episodes(world, trainee, every, watch)
+        keep_log(out, before, episodes, partial(watch, trainee.agent))
+        return trainee.save_light()
+
+
+def _look_away(_agent: LearningAgent, _done: Episode | None) -> None:
+    """Nobody watches."""
+
+
+def _episodes(world: World, trainee: Trainee, every: int, watch: Watch) -> Iterator[Finished]:
+    """Run episodes until the training is over, with a checkpoint now and then."""
+    agent = trainee.agent
+    while not trainee.finished:
+        # Draw 0 is what runs and evaluations have; no training sees it.
+        episode = world.drawn(trainee.episodes + 1)
+        summary = Summary(episode)
+        trainee.begin()
+        simulate(episode, agent, [summary], lambda _time, _decisions: watch(agent, None))
+        yield trainee.end(), summary.result()["fog_loop"]
+        # By now the episode is in the log: a checkpoint is never ahead of it.
+        if trainee.episodes % every == 0:
+            trainee.save()
+    trainee.save()
+
+
+def check_packages() -> None:
+    """Refuse to train without the packages that only training needs."""
     missing = [package for package in ("torch", "tensorboard") if find_spec(package) is None]
     if missing:
         raise InputError(
             f"training needs {' and '.join(missing)}: pip install --constraint constraints.txt "
             "'.[train]' brings what is missing"
         )
-    kind = find_agent(name)
-    world = build_world(scenario)
-    check_level(name, kind, world.agent.disclosed)
-    agent = kind(world.agent, given)
-    header = _header(world, name, agent)
-    with _alone(out):
-        return _train(scenario, world, agent, header, out, every, watch)
-
-
-def _train(
-    scenario: Scenario,
-    world: World,
-    agent: LearningAgent,
-    header: dict[str, Any],
-    out: Path,
-    every: int,
-    watch: Watch | None,
-) -> Path:
-    log = _resume(out, header, agent, scenario)
-    returns = deque((line["returned"] for line in log[-LAST:]), LAST)
-    spent = log[-1]["cpu_seconds"] if log else 0.0
-    begin = time.process_time() - spent
-    with _log(out, log) as note:
-        while agent.phase != "evaluation":
-            number = len(log)
-            episode = world.reseeded(TRAINING_SEEDS + scenario.seed * 10**6 + number)
-            summary = Summary(episode)
-            phase = agent.phase
-            agent.reset()
-            simulate(
-                episode, agent, [summary], lambda _t, _n: watch(agent, None) if watch else None
-            )
-            returns.append(agent.returned)
-            done = Episode(
-                number,
-                phase,
-                agent.decisions,
-                agent.training_steps,
-                agent.epsilon,
-                agent.loss,
-                agent.returned,
-                sum(returns) / len(returns),
-                summary.result()["fog_loop"],
-                time.process_time() - begin,
-            )
-            log.append(vars(done))
-            note(done)
-            if watch:
-                watch(agent, done)
-            if len(log) % every == 0:
-                write_checkpoint(out / CHECKPOINT, header | {"episodes": len(log)}, agent.state())
-    write_checkpoint(out / CHECKPOINT, header | {"episodes": len(log)}, agent.state())
-    light = {"learner_online": agent.state()["learner_online"]}
-    write_checkpoint(out / LIGHT, header | {"episodes": len(log)}, light)
-    return out / LIGHT
-
-
-def _header(world: World, name: str, agent: LearningAgent) -> dict[str, Any]:
-    packages = ("fogveil", "numpy", "torch")
-    return {
-        "agent": name,
-        "seed": world.agent.seed,
-        "public": public(world.agent),
-        "hyperparameters": agent.given.model_dump(mode="json"),
-        "sizes": list(agent.learner.online.sizes),
-        "versions": {"python": platform.python_version()} | {p: version(p) for p in packages},
-        "commit": COMMIT,
-    }
-
-
-def _commit() -> str | None:
-    """The commit of the source tree, where it is one."""
-    folder = Path(__file__).parent
-    words = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
-    except OSError:
-        return None
-    return done.stdout.strip() or None
-
-
-COMMIT = _commit()
-"""Of the code that was loaded, not of the tree when a training begins."""
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def alone(out: Path) -> Iterator[None]:
     """Keep a second training out of the folder."""
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -173,40 +124,52 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _resume(
-    out: Path, header: dict[str, Any], agent: LearningAgent, scenario: Scenario
-) -> list[dict[str, Any]]:
-    """Put the agent where the last checkpoint left it, and return the log up to there.
+def resume_log(out: Path, scenario: Scenario, episodes: int) -> Lines:
+    """Return the log of the episodes that the agent's checkpoint has; none begins a training.
 
     The whole scenario is compared by its digest: the checkpoint itself may not hold it.
     """
-    path, given = out / CHECKPOINT, out / GIVEN
     digest = hashlib.sha256(scenario.model_dump_json().encode()).hexdigest()
-    if not path.exists():
+    given = out / GIVEN
+    if not episodes:
         write_json(given, {"scenario": scenario.name, "digest": digest})
         return []
-    checkpoint = read_checkpoint(path)
-    was = checkpoint.header
-    for key in ("agent", "sizes", "hyperparameters", "seed", "public"):
-        if was[key] != json.loads(json.dumps(header[key])):
-            raise InputError(
-                f"{path}: belongs to another training: its {key} differs; choose another --out"
-            )
     try:
         same = json.loads(given.read_text(encoding="utf-8"))["digest"] == digest
-        lines = (out / LOG).read_text(encoding="utf-8").splitlines()[: was["episodes"]]
+        lines = (out / LOG).read_text(encoding="utf-8").splitlines()[:episodes]
         log = [json.loads(line) for line in lines]
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{out}: its log or {GIVEN} is missing or broken") from error
-    if not same or len(log) != was["episodes"]:
-        raise InputError(f"{path}: belongs to another scenario or log; choose another --out")
-    agent.restore(checkpoint.arrays)
+    if not same or len(log) != episodes:
+        raise InputError(f"{out}: belongs to another scenario or log; choose another --out")
     return log
 
 
+def keep_log(
+    out: Path,
+    before: Lines,
+    episodes: Iterable[Finished],
+    noted: Callable[[Episode], None] | None = None,
+) -> None:
+    """Log episodes as they are finished, wherever they are run, and show each to `noted`.
+
+    What the log had beyond `before` is dropped: it came after the checkpoint. The next episode is
+    asked for when the last one is in the log.
+    """
+    returns = deque((line["returned"] for line in before[-LAST:]), LAST)
+    with _log(out, before) as note:
+        for figures, fog_loop in episodes:
+            returns.append(figures.returned)
+            mean = sum(returns) / len(returns)
+            done = Episode(**figures._asdict(), last_returns=mean, fog_loop=fog_loop)
+            note(done)
+            if noted:
+                noted(done)
+
+
 @contextmanager
-def _log(out: Path, before: list[dict[str, Any]]) -> Iterator[Callable[[Episode], None]]:
-    """Keep episodes.jsonl and a TensorBoard log; what came after the checkpoint is dropped."""
+def _log(out: Path, before: Lines) -> Iterator[Callable[[Episode], None]]:
+    """Keep episodes.jsonl and a TensorBoard log."""
     from torch.utils.tensorboard import SummaryWriter
 
     with writing(out):

@@ -11,11 +11,11 @@ import numpy as np
 from agent.policy import AgentView
 from fogveil.disclosure import Level
 from fogveil.errors import InputError
-from fogveil.randomness import Seeds
+from fogveil.randomness import Seeds, drawn
 from provider_node.provider import ProviderConfig
 from testbed.network import Network
 from testbed.scenario.models import FogResources, Linear, PerNode, Scenario
-from testbed.sources import SourcesConfig
+from testbed.sources import SourcesConfig, demand_factors
 from testbed.topology import Topology, build_topology
 from testbed.traces import Trace, read_trace
 
@@ -36,6 +36,11 @@ class World:
     cloud_provider: ProviderConfig = field(repr=False)
     sources: SourcesConfig = field(repr=False)
 
+    @property
+    def demands(self) -> tuple[float, ...] | None:
+        """What each job demands; a provider is told with a job, and of no other."""
+        return demand_factors(self.sources)
+
     def projection(self, participant: str) -> dict[str, Any]:
         """Return exactly what a participant is given: `agent`, `sources`, or a provider's name."""
         given: dict[str, Any] = {"agent": self.agent, "sources": self.sources}
@@ -50,11 +55,21 @@ class World:
         return found if isinstance(found, dict) else _plain(asdict(found))
 
     def reseeded(self, seed: int) -> World:
-        """Return the same world with other chance: the next episode of a training."""
-        seeds = Seeds.of(seed)
+        """Return the same world with another seed of the scenario."""
+        scenario = self.scenario.model_copy(update={"seed": seed})
+        return replace(self._with(Seeds.of(seed)), scenario=scenario)
+
+    def drawn(self, draw: int) -> World:
+        """Return the same scenario with other chance: an episode of a training; 0 is a run.
+
+        Each participant can do this for itself, from the seed it has.
+        """
+        own = Seeds(self.sources.seed, self.cloud_provider.seed, self.agent.seed)
+        return self._with(Seeds(*(drawn(seed, draw) for seed in own)))
+
+    def _with(self, seeds: Seeds) -> World:
         return replace(
             self,
-            scenario=self.scenario.model_copy(update={"seed": seed}),
             agent=replace(self.agent, seed=seeds.policy),
             fogs=tuple(replace(fog, seed=seeds.environment) for fog in self.fogs),
             cloud_provider=replace(self.cloud_provider, seed=seeds.environment),
@@ -85,7 +100,7 @@ def build_world(scenario: Scenario) -> World:
         "categories": categories,
         "instructions": tuple(work.values()),
         "service_shape": shape,
-        "demand_factors": _demand_factors(trace, list(work.values())),
+        "demands_vary": trace is not None and trace.demands is not None,
         "seed": seeds.environment,
     }
     fogs = tuple(
@@ -171,20 +186,14 @@ def _spread(given: PerNode, nodes: int, key: str) -> list[float]:
     return [given] * nodes
 
 
-def _demand_factors(trace: Trace | None, work: list[float]) -> tuple[float, ...] | None:
-    if trace is None or trace.instructions is None:
-        return None
-    return tuple(
-        demand / work[category]
-        for demand, category in zip(trace.instructions, trace.categories, strict=True)
-    )
-
-
 def _check_finite(
     trace: Trace | None, network: Network, ipt: list[float], work: list[float]
 ) -> None:
     """Refuse numbers whose quotients are too large to calculate with."""
-    demands = [*work, *(trace.instructions or () if trace else ())]
+    demands = list(work)
+    if trace and trace.demands:
+        told = zip(trace.demands, trace.categories, strict=True)
+        demands += [factor * work[category] for factor, category in told]
     slowest = max(demands) / min(ipt)
     farthest = max(max(map(max, ways)) for ways in (*network.up, *network.down))
     if not isfinite(slowest) or not isfinite(farthest):

@@ -10,7 +10,7 @@ import numpy as np
 
 import agent.policies as policies
 from agent.learned import LearningAgent
-from agent.policy import Policy
+from agent.policy import Observation, Policy
 from testbed.embedded import simulate
 from testbed.joining import COLUMNS
 from testbed.scenario import load_scenario
@@ -72,6 +72,13 @@ def mean_fog_loop(world: World, policy: Policy, seeds: Iterable[int] = range(1, 
         simulate(world.reseeded(seed), policy, [summary])
         delays.append(summary.result()["fog_loop"])
     return float(np.mean(delays))
+
+
+def decide(agent: LearningAgent, seen: Observation) -> int:
+    """Let an agent that decides ahead do so, and learn at once: what the engine does."""
+    node = agent.place(seen.blind())
+    agent.learn(seen, node)
+    return node
 
 
 def train_fully(agent: LearningAgent, world: World, first_seed: int = 1000) -> None:

@@ -19,3 +19,11 @@ class SurroundingsError(FogveilError):
     """A participant, a disk or another part of the environment failed."""
 
     exit_code = 3
+
+
+class LostError(SurroundingsError):
+    """Another participant is gone, or does not answer."""
+
+    def __init__(self, who: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.who = who

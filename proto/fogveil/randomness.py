@@ -36,6 +36,15 @@ class Seeds(NamedTuple):
         return cls(*(_digest(f"fogveil/{plane}/{seed}") for plane in cls._fields))
 
 
+def drawn(seed: int, draw: int) -> int:
+    """Return a participant's seed for another draw of the same scenario; draw 0 is the first.
+
+    Each derives it from its own seed alone, so that the episodes of a training differ without
+    anybody being told the scenario's seed.
+    """
+    return _digest(f"{seed}/draw/{draw}") if draw else seed
+
+
 def _digest(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 

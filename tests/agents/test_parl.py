@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import make_world, mean_fog_loop, train_fully
+from support import decide, make_world, mean_fog_loop, train_fully
 
 import agent.policies as policies
 from agent.learning.hyperparameters import Hyperparameters
@@ -84,7 +84,7 @@ def test_it_needs_the_total_and_nothing_more():
 def test_the_reward_is_the_decrease_of_the_total(view):
     agent = Parl(view, GIVEN)
     for total in (5, 7, 4, 4):
-        agent.place(seen(total, total))
+        decide(agent, seen(total, total))
     assert agent.replay.columns["reward"][:4].tolist() == [0, -2, 3, 0]
     assert agent.returned == 1
 
@@ -101,7 +101,7 @@ def test_states_rebuilt_from_the_buffer_are_algorithm_1s(view):
         cluster, category = (int(x) for x in random.integers(0, 2, 2))
         c, w = np.eye(2)[cluster], np.eye(2)[category]
         expected.append(np.concatenate((c, w, algorithm_1(history, shape).ravel())))
-        action = agent.place(seen(job, 0, cluster, category))
+        action = decide(agent, seen(job, 0, cluster, category))
         history.append((action, cluster, category))
     states = agent.states(np.arange(150))
     dense = np.zeros((150, 16))
@@ -115,7 +115,7 @@ def test_acting_sees_the_same_state_as_the_buffer(view):
     for job in range(60):
         observation = seen(job, 0, job % 2, job // 2 % 2)
         values = agent.actor.values(observation)
-        agent.place(observation)
+        decide(agent, observation)
         state = agent.states(np.array([job]))
         replayed = agent.learner.online.forward(state)[0][0].numpy()
         if job % 4 != 3:  # where no training step came between
@@ -131,7 +131,7 @@ def test_phases_epsilon_training_and_target_updates_follow_the_schedule(view, mo
     for job in range(620):
         phases.append(agent.phase)
         epsilons[agent.training_steps] = agent.epsilon
-        agent.place(seen(job, 0))
+        decide(agent, seen(job, 0))
     assert phases == ["buffer population"] * 200 + ["training"] * 400 + ["evaluation"] * 20
     assert trained == list(range(204, 601, 4))
     assert updated == list(range(240, 601, 40))
@@ -158,7 +158,7 @@ def test_the_defaults_are_the_papers_table():
 
 def test_the_buffer_population_phase_is_random(view):
     agent = Parl(view, GIVEN)
-    actions = [agent.place(seen(job, 0)) for job in range(200)]
+    actions = [decide(agent, seen(job, 0)) for job in range(200)]
     assert np.bincount(actions, minlength=3).min() > 40
 
 

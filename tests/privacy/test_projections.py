@@ -8,7 +8,7 @@ import pytest
 from support import make_world
 
 from fogveil.errors import InputError
-from fogveil.randomness import Seeds
+from fogveil.randomness import Seeds, drawn
 
 IPT = [317.0917, 523.4411, 991.7313]
 RAM = [11.5071, 17.6203, 23.9401]
@@ -66,6 +66,33 @@ def test_each_gets_its_own_seed_and_nobody_the_scenarios(world):
         assert {seed for seed in seeds if str(seed) in text} == own
         assert "90210" not in text
     assert len(set(seeds)) == 3
+
+
+def test_each_can_draw_the_next_episode_from_its_own_seed(world):
+    episode = world.drawn(3)
+    for participant in ("agent", "sources", "fog-1", "cloud"):
+        own = world.projection(participant)
+        own["seed"] = drawn(own["seed"], 3)
+        assert episode.projection(participant) == own
+    assert world.drawn(0).sources == world.sources
+    assert world.drawn(0).fogs == world.fogs
+
+
+def test_no_provider_is_told_the_demands_of_all_jobs(tmp_path):
+    """It hears of a job's demand with the job; the sources know all of them, the agent none."""
+    (tmp_path / "trace.csv").write_text("t,size\n0,1234.5\n5,2345.5\n9,34567.5\n")
+    columns = {"time": "t", "demand": "size"}
+    sources = {"kind": "trace", "file": str(tmp_path / "trace.csv"), "columns": columns}
+    world = make_world(sources=sources)
+    for participant in ("agent", "sources", "fog-1", "cloud", "clock"):
+        text = spelled(world, participant)
+        found = [factor for factor in world.demands if str(factor) in text]
+        assert found == (list(world.demands) if participant == "sources" else [])
+        for size in ("1234.5", "2345.5", "34567.5"):
+            assert size not in text
+    assert world.fogs[0].demands_vary
+    assert not make_world().fogs[0].demands_vary
+    assert make_world().demands is None
 
 
 def test_the_agent_is_given_exactly_these_facts(world):

@@ -135,8 +135,8 @@ def test_a_misfit_of_the_product_form_costs_little(kind, monkeypatch):
     by_name = dict(zip(world.nodes, service.tolist(), strict=True))
 
     class Misfit(Provider):
-        def __init__(self, config):
-            super().__init__(config)
+        def __init__(self, config, demands):
+            super().__init__(config, demands)
             self.expected = by_name.get(config.name, self.expected)
 
     monkeypatch.setattr("testbed.embedded.Provider", Misfit)

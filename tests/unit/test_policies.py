@@ -7,9 +7,9 @@ import pytest
 from support import Kept, make_run, make_world
 
 import agent.policies as policies
-from agent.policy import Load, Observation
+from agent.policy import Level, Load, Observation, Policy
 from fogveil.errors import InputError
-from testbed.embedded import Embedded
+from testbed.embedded import Embedded, simulate
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +155,58 @@ def test_policy_files_that_import_each_other_are_refused(tmp_path, view, monkeyp
     (tmp_path / "other_side.py").write_text("from one_side import Mine\n")
     with pytest.raises(InputError, match="cannot be loaded: ImportError: .*circular"):
         policies.load(f"{tmp_path}/one_side.py:Mine", view)
+
+
+class Ahead(Policy):
+    """Notes what it is shown before and after it decides."""
+
+    decides_ahead = True
+
+    def reset(self):
+        self.before, self.after = [], []
+
+    def place(self, seen):
+        self.before.append(seen)
+        return seen.job % 3
+
+    def learn(self, seen, node):
+        assert node == seen.job % 3
+        self.after.append(seen)
+
+
+class AtOnce(Ahead):
+    """The same decisions, with open eyes."""
+
+    decides_ahead = False
+
+    def learn(self, seen, node):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_a_policy_that_decides_ahead_sees_counts_afterwards_only(level):
+    world = make_world()
+    ahead, at_once = (type("Mine", (k,), {"needs": level})(world.agent) for k in (Ahead, AtOnce))
+    hashes = {simulate(world, policy) for policy in (ahead, at_once)}
+    assert len(hashes) == 1
+    assert ahead.after == at_once.before
+    assert ahead.before == [Observation(*seen[:4]) for seen in ahead.after]
+    assert len(ahead.before) > 50
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [("0", "failed at time .*ZeroDivisionError"), ("9", "placed a workload on node 9")],
+)
+def test_what_goes_wrong_afterwards_is_named_too(tmp_path, place, sentence):
+    text = (
+        "from agent.policy import Policy\nclass Mine(Policy):\n    decides_ahead = True\n"
+        f"    def place(self, seen): return {place}\n"
+        "    def learn(self, seen, node): 1 / 0\n"
+    )
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(InputError, match=f"policy Mine {sentence}"):
+        make_run(f"{tmp_path}/mine.py:Mine")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fogveil.randomness import BLOCK, BLOCKS_KEPT, KeyedErlang, KeyedUniform, Seeds
+from fogveil.randomness import BLOCK, BLOCKS_KEPT, KeyedErlang, KeyedUniform, Seeds, drawn
 
 JOBS = range(20_000)
 
@@ -55,3 +55,10 @@ def test_few_blocks_are_kept():
 def test_seeds_of_a_run():
     assert Seeds.of(1) == Seeds.of(1)
     assert len({*Seeds.of(1), *Seeds.of(2)}) == 6
+
+
+def test_draws_of_a_seed():
+    seeds = [*Seeds.of(1), *Seeds.of(2)]
+    assert [drawn(seed, 0) for seed in seeds] == seeds, "the first draw is the run itself"
+    assert len({drawn(seed, draw) for seed in seeds for draw in range(50)}) == 300
+    assert drawn(seeds[0], 7) == drawn(seeds[0], 7)

@@ -8,6 +8,7 @@ import pytest
 from support import Run, make_world
 
 from fogveil.errors import InputError
+from provider_node.provider import Provider
 
 GOOD = "t,size,app,place\n0,1,light,cluster-2\n5,2,demanding,cluster-1\n5,3,light,cluster-1\n"
 COLUMNS = {"time": "t", "demand": "size", "category": "app", "cluster": "place"}
@@ -38,6 +39,18 @@ def test_columns_are_mapped_and_scaled(csv):
     ipt = [world.fogs[int(node)].ipt for node in jobs["node"]]
     work = (jobs["finished"] - jobs["started"]) * ipt
     assert work.tolist() == pytest.approx([1000, 2000, 3000])
+
+
+def test_a_provider_need_not_know_a_demand_before_the_job_comes(csv):
+    world = world_of(csv(GOOD), demand_scale=1000.0)
+    demands = {}
+    provider = Provider(world.fogs[0], demands)
+    with pytest.raises(KeyError):
+        provider.accept(1, 1, 10.0)
+    demands[1] = world.demands[1]
+    provider.accept(1, 1, 10.0)
+    ((*_, started, finished),) = provider.advance(1e9)
+    assert (finished - started) * world.fogs[0].ipt == pytest.approx(2000)
 
 
 def test_parquet_gives_the_same_run_as_csv(csv, tmp_path):

@@ -1,0 +1,66 @@
+"""Run the built-in broker in a process of its own: python -m broker --port 0."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+
+import uvloop
+
+from broker.builtin import Broker
+from fogveil.errors import FogveilError, SurroundingsError
+
+
+async def serve(host: str, port: int, *, lifeline: bool) -> None:
+    """Relay until SIGTERM, SIGINT or, with a lifeline, the end of standard input."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    if lifeline:
+        loop.add_reader(sys.stdin.fileno(), _read_to_end, loop, ended)
+    broker = Broker()
+    try:
+        listening = await broker.listen(host, port)
+    except OSError as error:
+        raise SurroundingsError(f"broker: port {port} on {host} is taken") from error
+    try:
+        sys.stdout.write(json.dumps({"listening": listening}) + "\n")
+        sys.stdout.flush()
+        await ended.wait()
+    finally:
+        await broker.close()
+
+
+def _read_to_end(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        ended.set()
+
+
+def main() -> int:
+    """Read the options, relay, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m broker", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
+    parser.add_argument(
+        "--lifeline", action="store_true", help="end when standard input ends (launcher gone)"
+    )
+    options = parser.parse_args()
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(options.host, options.port, lifeline=options.lifeline))
+    except FogveilError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""What every participant's process does: read its configuration, join, end in good order."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol
+
+import uvloop
+
+from fogveil.errors import FogveilError, LostError, SurroundingsError
+from fogveil.settings import Settings, read_settings
+
+Serve = Callable[[Settings], Coroutine[Any, Any, None]]
+
+
+def report(**facts: Any) -> None:
+    """Tell the launcher something: one line of JSON on standard output."""
+    print(json.dumps(facts), flush=True)  # noqa: T201 (this is where reports go)
+
+
+def main(program: str, serve: Serve) -> None:
+    """Run a participant until the clock ends the run; an error is one sentence and an exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=serve.__doc__)
+    words = "the participant's own configuration file (mode 600)"
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help=words)
+    given = parser.parse_args()
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO, stream=sys.stderr)
+    code = 0
+    try:
+        settings = read_settings(given.config)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_until_signalled(settings, serve))
+    except FogveilError as error:
+        print(f"{program}: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        code = error.exit_code
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        code = 128 + signal.SIGTERM
+    # gRPC's threads may take their time to end; everything of ours is written by now.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _until_signalled(settings: Settings, serve: Serve) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    parts: list[Awaitable[None]] = [serve(settings)]
+    if settings.lifeline:
+        parts.append(_lifeline())
+    await first_of(*parts)
+
+
+async def first_of(*parts: Awaitable[None]) -> None:
+    """Run all until one ends or fails; the others are cancelled then."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def _lifeline() -> None:
+    """Fail when standard input ends: the launcher holds its other end."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(64):
+        pass
+    raise LostError("launcher", "the launcher was lost")
+
+
+class Inbound(Protocol):
+    """What relays messages to a participant."""
+
+    def messages(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Yield (topic, payload); fail when the broker is lost."""
+
+
+async def listen(relay: Inbound, receive: Callable[[str, bytes], None]) -> None:
+    """Hand every relayed message on, until the broker is lost."""
+    try:
+        async for topic, payload in relay.messages():
+            receive(topic, payload)
+    except SurroundingsError as error:
+        raise LostError("broker", str(error)) from error

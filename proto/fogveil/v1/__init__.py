@@ -1,0 +1,1 @@
+"""The protocol, version 1: stubs made from the .proto files beside them by `make protocol`."""

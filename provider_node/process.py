@@ -1,0 +1,157 @@
+"""The provider's process: one port with one service; everything else it dials out to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.client import Relay
+from broker.topics import Topics
+from fogveil.channels import serve as serve_grpc
+from fogveil.clock_seat import ClockSeat, join_clock
+from fogveil.disclosure import CountKind, Level
+from fogveil.ordering import Sequence, Tally, decode
+from fogveil.participant import first_of, listen, report
+from fogveil.settings import Settings, tuples
+from fogveil.v1.boundary_pb2_grpc import add_QueueServiceServicer_to_server
+from fogveil.v1.clock_pb2 import Begin, Grant, ProviderDone, ProviderReady
+from fogveil.v1.full_pb2_grpc import add_ResourcesServiceServicer_to_server
+from fogveil.v1.workload_pb2 import Aggregates, Placements
+from provider_node.boundary import QueueBoundary, ResourcesBoundary
+from provider_node.journal import Journal
+from provider_node.provider import ProviderConfig
+from provider_node.serving import Output, Serving
+
+
+async def serve(settings: Settings) -> None:
+    """Serve as one Fog provider, or as the Cloud, in a federated testbed."""
+    config = provider_config(settings.own["provider"])
+    process = ProviderProcess(settings, config)
+    await process.open_port()
+    client = f"{settings.run}-{settings.name}"
+    async with Relay(settings.broker, client) as relay, join_clock(settings) as seat:
+        process.relay = relay
+        await relay.subscribe(*process.topics_of_interest())
+        await first_of(process.follow(seat), listen(relay, process.receive))
+        await relay.drained()
+
+
+def provider_config(plain: dict[str, Any]) -> ProviderConfig:
+    """Read the provider's share of the scenario."""
+    given = {key: tuples(value) for key, value in plain.items()}
+    given["disclosure"] = Level.parse(given["disclosure"])
+    given["count"] = CountKind(given["count"])
+    return ProviderConfig(**given)
+
+
+class ProviderProcess:
+    """Carries messages between the transports and `Serving`."""
+
+    relay: Relay
+
+    def __init__(self, settings: Settings, config: ProviderConfig) -> None:
+        self._settings, self._config = settings, config
+        self._topics = Topics(settings.run)
+        self._serving = Serving(config, tuple(settings.own["owners"]))
+        self._boundary = QueueBoundary()
+        fogs = settings.own["fogs"]
+        self._is_cloud = bool(fogs)
+        """The Cloud alone is told who sends it aggregates."""
+        self._placements = Sequence("agent")
+        self._placed = Tally("placement", "agent")
+        self._aggregates = {name: Sequence(name) for name in fogs}
+        self._closed = {name: Tally("window", name) for name in fogs}
+        self._forwards = 0
+        self._journal: Journal | None = None
+
+    async def open_port(self) -> None:
+        """Listen, where anything is disclosed at all."""
+        level, services = self._config.disclosure, []
+        if level is Level.NONE:
+            report(listening=None)
+            return
+        services.append(lambda server: add_QueueServiceServicer_to_server(self._boundary, server))
+        if level is Level.FULL:
+            full = ResourcesBoundary(self._serving)
+            services.append(lambda server: add_ResourcesServiceServicer_to_server(full, server))
+        self._server, port = await serve_grpc(self._settings.own["listen"], *services)
+        report(listening=port)
+
+    def topics_of_interest(self) -> list[str]:
+        """Return what to subscribe to."""
+        if self._is_cloud:
+            return [self._topics.all_aggregates]
+        return [self._topics.placement(self._settings.name)]
+
+    # --- what comes over MQTT --------------------------------------------------------------------
+
+    def receive(self, topic: str, payload: bytes) -> None:
+        """Take a message in."""
+        sender = self._topics.sender(topic)
+        if not self._is_cloud:
+            message = decode(Placements, payload, sender)
+            if message is None:
+                return
+            for due in self._placements.take(message.episode, message.sequence, message):
+                self._placed.add(sum(map(self._serving.accept, due.placements)))
+        elif sender in self._aggregates:
+            closing = decode(Aggregates, payload, sender)
+            if closing is None:
+                return
+            inbox = self._aggregates[sender]
+            for due in inbox.take(closing.episode, closing.sequence, closing):
+                for aggregate in due.aggregates:
+                    self._serving.accept(aggregate)
+                self._closed[sender].add(1)
+
+    # --- what the clock orders -------------------------------------------------------------------
+
+    async def follow(self, seat: ClockSeat) -> None:
+        """Do what the clock orders until the run ends."""
+        try:
+            async for order in seat.orders():
+                if order.WhichOneof("kind") == "begin":
+                    self._begin(order.begin)
+                    seat.say(provider_ready=ProviderReady())
+                else:
+                    await self._granted(order.grant, seat)
+        finally:
+            if self._journal:
+                self._journal.close()
+
+    def _begin(self, begin: Begin) -> None:
+        self._serving.begin(begin.episode, begin.draw)
+        self._forwards = 0
+        for inbox in (self._placements, *self._aggregates.values()):
+            inbox.begin(begin.episode)
+        for tally in (self._placed, *self._closed.values()):
+            tally.reset()
+        if self._journal:
+            self._journal.close()
+        self._journal = Journal(self._settings.folder, begin.episode)
+
+    async def _granted(self, grant: Grant, seat: ClockSeat) -> None:
+        if self._is_cloud:
+            self._forwards += grant.forward
+            for tally in self._closed.values():
+                await tally.reach(self._forwards)
+        else:
+            await self._placed.reach(grant.expect[0])
+        output = self._serving.work(grant)
+        if grant.observe_at:
+            self._boundary.tell(output.counts)
+        self._send(output)
+        if grant.last:
+            assert self._journal is not None
+            self._journal.flush()
+        if grant.flush:
+            seat.say(provider_done=ProviderDone())
+
+    def _send(self, output: Output) -> None:
+        name, topics = self._settings.name, self._topics
+        if output.aggregates is not None:
+            self.relay.publish(topics.aggregate(name), output.aggregates.SerializeToString())
+        for owner, feedback in output.feedback.items():
+            self.relay.publish(topics.feedback(owner, name), feedback.SerializeToString())
+        if output.served:
+            assert self._journal is not None
+            self._journal.add(output.served, output.passed_on)

@@ -1,0 +1,1 @@
+"""The federated testbed: the clock, the sources' process, starting everything, joining records."""

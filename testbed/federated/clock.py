@@ -1,0 +1,208 @@
+"""The clock's process: participants join it, and it grants them simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from math import isfinite
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from fogveil.channels import PROTOCOL
+from fogveil.channels import serve as serve_grpc
+from fogveil.errors import LostError, SurroundingsError
+from fogveil.participant import main, report
+from fogveil.settings import Settings
+from fogveil.v1.clock_pb2 import End, Hello, JoinRequest, JoinResponse
+from fogveil.v1.clock_pb2_grpc import ClockServiceServicer, add_ClockServiceServicer_to_server
+from testbed.federated.windows import Order, ProtocolError, Seats, Windows
+
+REPORT_EVERY = 0.25
+"""Seconds."""
+LAST_WORDS = 2.0
+"""Seconds in which participants are told that the run is over."""
+
+
+async def serve(settings: Settings) -> None:
+    """Grant simulated time to the participants of a federated testbed."""
+    own = settings.own
+    seats = Seats(tuple(own["sources"]), tuple(own["fogs"]), own["cloud"])
+    windows = Windows(seats, own["draws"], own["first_draw"])
+    clock = Clock(settings.run, windows, own["speed"], own["patience"])
+    server, port = await serve_grpc(
+        settings.clock, lambda server: add_ClockServiceServicer_to_server(clock, server)
+    )
+    report(listening=port)
+    try:
+        await clock.run_to_the_end()
+    finally:
+        await server.stop(None)
+
+
+class Clock(ClockServiceServicer):
+    """Carries messages between participants and `Windows`."""
+
+    def __init__(self, run: str, windows: Windows, speed: float | None, patience: float) -> None:
+        self._run, self._windows, self._speed = run, windows, speed
+        self._patience = patience
+        """Seconds to wait until everybody has joined."""
+        self._boxes: dict[str, asyncio.Queue[JoinResponse]] = {}
+        self._orders: asyncio.Queue[list[Order]] = asyncio.Queue()
+        self._failure: SurroundingsError | None = None
+        self._over = asyncio.Event()
+        self._all_joined = asyncio.Event()
+        self._present = 0
+        self._all_gone = asyncio.Event()
+        self._reported = 0.0
+
+    # --- a participant's stream ------------------------------------------------------------------
+
+    async def Join(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
+        self, requests: AsyncIterator[JoinRequest], context: Any
+    ) -> None:
+        del requests
+        first = await context.read()
+        hello = Hello() if first is aio.EOF else first.hello
+        refusal = self._refusal(hello)
+        if refusal:
+            report(refused=refusal)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
+        name = hello.name
+        self._boxes[name] = asyncio.Queue()
+        self._present += 1
+        report(joined=name)
+        writing = asyncio.ensure_future(self._write(name, context))
+        try:
+            if len(self._boxes) == len(self._windows.seats.all):
+                self._all_joined.set()
+                self._tell(self._windows.begin())
+            while (message := await context.read()) is not aio.EOF:
+                self._take(name, message)
+        finally:
+            # The stream of a participant that is gone ends by itself or by its keep-alive.
+            self._lose(name)
+            writing.cancel()
+            self._present -= 1
+            if not self._present:
+                self._all_gone.set()
+
+    def _refusal(self, hello: Hello) -> str | None:
+        name = hello.name
+        if hello.protocol != PROTOCOL:
+            return f"{name or 'somebody'} speaks protocol {hello.protocol}, this is {PROTOCOL}"
+        if hello.run != self._run:
+            return f"{name or 'somebody'} was set up for another run"
+        if name not in self._windows.seats.all:
+            return f"nobody called {name!r} takes part"
+        if name in self._boxes:
+            return f"{name} has joined already"
+        return None
+
+    async def _write(self, name: str, context: Any) -> None:
+        box = self._boxes[name]
+        while True:
+            await context.write(await box.get())
+
+    def _take(self, name: str, message: JoinRequest) -> None:
+        if self._over.is_set():
+            return
+        if message.WhichOneof("kind") == "lost":
+            self._lose(message.lost.name, said_by=name)
+            return
+        episode = self._windows.episode
+        try:
+            self._tell(self._windows.take(name, message))
+        except ProtocolError as error:
+            self._fail(SurroundingsError(f"the run ended at {self._where}: {error}"))
+            return
+        if self._windows.finished or self._windows.episode != episode:
+            report(over=episode)
+        if self._windows.finished:
+            self._over.set()
+        elif time.monotonic() - self._reported > REPORT_EVERY:
+            self.tell_status()
+
+    # --- orders ----------------------------------------------------------------------------------
+
+    def _tell(self, orders: list[Order]) -> None:
+        if self._speed:
+            self._orders.put_nowait(orders)
+            return
+        for name, order in orders:
+            self._boxes[name].put_nowait(order)
+
+    async def _pace(self) -> None:
+        """Hand orders out no faster than the wall clock allows."""
+        begun = time.monotonic()
+        while True:
+            for name, order in await self._orders.get():
+                if order.WhichOneof("kind") == "begin":
+                    begun = time.monotonic()
+                elif name not in self._windows.seats.sources and isfinite(order.grant.until):
+                    assert self._speed is not None
+                    due = begun + order.grant.until / self._speed
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                self._boxes[name].put_nowait(order)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    @property
+    def _where(self) -> str:
+        return f"simulated time {self._windows.time:.6g}"
+
+    def _lose(self, name: str, said_by: str | None = None) -> None:
+        told = f" (as {said_by} tells)" if said_by and name != "broker" else ""
+        who = f"the {name}" if name in ("broker", "agent") else name
+        self._fail(LostError(name, f"{who} was lost at {self._where}{told}"))
+
+    def _fail(self, failure: SurroundingsError) -> None:
+        if not self._over.is_set():
+            self._failure = failure
+            self._over.set()
+
+    async def run_to_the_end(self) -> None:
+        """Wait until the run is over, tell everybody, and fail if it failed."""
+        pacing = asyncio.ensure_future(self._pace())
+        try:
+            async with asyncio.timeout(self._patience):
+                await asyncio.wait(
+                    [
+                        asyncio.ensure_future(self._all_joined.wait()),
+                        asyncio.ensure_future(self._over.wait()),
+                    ],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        except TimeoutError:
+            missing = [name for name in self._windows.seats.all if name not in self._boxes]
+            self._fail(SurroundingsError(f"never joined the clock: {', '.join(missing)}"))
+        await self._over.wait()
+        pacing.cancel()
+        if self._windows.episode >= 0:
+            self.tell_status()
+        failed = self._failure is not None
+        end = JoinResponse(end=End(failed=failed, sentence=str(self._failure or "")))
+        for box in self._boxes.values():
+            box.put_nowait(end)
+        await asyncio.wait([asyncio.ensure_future(self._all_gone.wait())], timeout=LAST_WORDS)
+        if self._failure:
+            raise self._failure
+
+    def tell_status(self) -> None:
+        """Report how far the run is."""
+        self._reported = time.monotonic()
+        windows = self._windows
+        report(
+            clock={
+                "episode": windows.episode,
+                "time": windows.time,
+                "decisions": windows.decisions,
+                "placed": windows.placed,
+            }
+        )
+
+
+if __name__ == "__main__":
+    main("testbed.federated.clock", serve)

@@ -1,0 +1,295 @@
+"""Bringing a federated testbed up on this machine, watching over it, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from broker.starting import RunningBroker, start_broker
+from fogveil.errors import FogveilError, InputError, SurroundingsError
+from testbed.federated.split import Plan, Split, check
+from testbed.federated.windows import AGENT
+from testbed.world import World
+
+CLOCK = "clock"
+GRACE = 15.0
+"""Seconds that participants have to end by themselves once one of them has ended."""
+TERM_GRACE = 3.0
+"""Seconds between asking a process to end and making it."""
+COLOURS = cycle(range(31, 37))
+
+Report = dict[str, Any]
+"""What a participant told the launcher."""
+
+
+@dataclass
+class Participant:
+    """A process of the testbed."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    colour: int
+    state: str = "starting"
+    port: int | None = None
+    sentence: str = ""
+    """The last line it wrote to standard error."""
+    partial: dict[str, bytes] = field(default_factory=lambda: {"out": b"", "err": b""})
+
+
+class Testbed:
+    """All processes of one federated run; a context that ends them all, whatever happens."""
+
+    __test__ = False  # for pytest: this is no test
+
+    def __init__(
+        self,
+        world: World,
+        plan: Plan,
+        folder: Path,
+    ) -> None:
+        check(plan, world)
+        self._world, self._plan, self._folder = world, plan, folder
+        self.participants: dict[str, Participant] = {}
+        self.broker: RunningBroker | None = None
+        self.run = secrets.token_hex(16)
+        self._selector = selectors.DefaultSelector()
+        self._log: Any = None
+        self._waiting: list[tuple[str, Report]] = []
+        """Reports that nobody has asked for yet."""
+
+    # --- up --------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._folder / "testbed.log"
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._log = os.fdopen(opened, "w", encoding="utf-8", errors="replace")
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self) -> None:
+        folder = self._folder / "participants"
+        (folder / "broker").mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.broker = start_broker(self._plan.broker, folder / "broker")
+        self.note("launcher", f"the broker is {self.broker.kind} at {self.broker.address}")
+        self.split = split = Split(self._world, self._plan, folder, self.run, self.broker.address)
+        seats = split.seats
+        self._launch(CLOCK, "testbed.federated.clock", split.clock())
+        clock = f"127.0.0.1:{self._wait_for_port(CLOCK)}"
+        providers = (*seats.fogs, seats.cloud)
+        for name in providers:
+            self._launch(name, "provider_node", split.provider(name, clock))
+        for name in seats.sources:
+            self._launch(name, "testbed.federated.sources", split.sources(name, clock))
+        addresses = {name: f"127.0.0.1:{self._wait_for_port(name)}" for name in providers}
+        self._launch(AGENT, "agent", split.agent(clock, addresses))
+        self._pump_until(lambda: self._all("joined"))
+
+    def _launch(self, name: str, module: str, config: Path) -> None:
+        environment = {
+            **os.environ,
+            "GRPC_VERBOSITY": "NONE",  # what matters is said in a sentence of ours
+            "GRPC_ENABLE_FORK_SUPPORT": "0",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        process = subprocess.Popen(  # noqa: S603 (our own modules)
+            [sys.executable, "-P", "-m", module, "--config", str(config)],
+            stdin=subprocess.PIPE,  # its end tells the participant that the launcher is gone
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the others
+        )
+        participant = Participant(name, process, next(COLOURS))
+        self.participants[name] = participant
+        for stream, channel in ((process.stdout, "out"), (process.stderr, "err")):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, selectors.EVENT_READ, (participant, channel))
+        self.note("launcher", f"started {name} as process {process.pid}")
+
+    def _wait_for_port(self, name: str) -> int | None:
+        self._pump_until(lambda: self.participants[name].state != "starting")
+        return self.participants[name].port
+
+    def _all(self, state: str) -> bool:
+        return all(p.state == state for p in self.participants.values() if p.name != CLOCK)
+
+    def _pump_until(self, reached: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self._plan.patience
+        while not reached():
+            self._pump(0.1)
+            if any(p.process.poll() is not None for p in self.participants.values()):
+                self._drain()
+                raise self._failure()
+            if time.monotonic() > deadline:
+                late = [p.name for p in self.participants.values() if p.state == "starting"]
+                raise SurroundingsError(f"did not start in time: {', '.join(late)}")
+
+    # --- while it runs ---------------------------------------------------------------------------
+
+    def reports(self) -> Iterator[tuple[str, Report]]:
+        """Yield what participants report until the run is over; fail if it failed."""
+        waiting = self._waiting
+        while any(p.process.poll() is None for p in self.participants.values()):
+            self._pump(0.1)
+            yield from waiting
+            waiting.clear()
+            if any(p.process.poll() is not None for p in self.participants.values()):
+                self._let_end()
+        self._drain()
+        yield from waiting
+        if any(p.process.returncode for p in self.participants.values()):
+            raise self._failure()
+
+    def wait(self) -> None:
+        """Wait until the run is over; fail if it failed."""
+        for _ in self.reports():
+            pass
+
+    def _let_end(self) -> None:
+        """One participant has ended: so do the others, by themselves or by force."""
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline:
+            if all(p.process.poll() is not None for p in self.participants.values()):
+                return
+            self._pump(0.05)
+        for participant in self.participants.values():
+            if participant.process.poll() is None:
+                self.note("launcher", f"{participant.name} did not end by itself")
+                participant.process.kill()
+                participant.process.wait()
+
+    def _failure(self) -> FogveilError:
+        """Find the sentence that says best what happened."""
+        deadline = time.monotonic() + GRACE
+        clock = self.participants[CLOCK]
+        while clock.process.poll() is None and time.monotonic() < deadline:
+            self._pump(0.1)
+            if not any(p.state == "joined" for p in self.participants.values()):
+                break  # nobody whose loss the clock would notice
+        self._drain()
+        ended = [p for p in self.participants.values() if p.process.poll() not in (None, 0)]
+        for participant in ended:
+            if participant.process.returncode == InputError.exit_code:
+                return InputError(f"{participant.name}: {participant.sentence}")
+        if clock in ended and clock.process.returncode == SurroundingsError.exit_code:
+            return SurroundingsError(clock.sentence)
+        for participant in (clock, *ended):
+            code = participant.process.poll()
+            if code is not None and code < 0:
+                name = signal.Signals(-code).name
+                return SurroundingsError(f"{participant.name} was ended by {name}")
+        first = ended[0]
+        return SurroundingsError(f"{first.name} failed: {first.sentence}")
+
+    # --- what participants say -------------------------------------------------------------------
+
+    def _pump(self, timeout: float) -> None:
+        for key, _ in self._selector.select(timeout):
+            participant, channel = key.data
+            assert not isinstance(key.fileobj, int)
+            try:
+                data = os.read(key.fd, 65536)
+            except BlockingIOError:
+                continue
+            if not data:
+                self._selector.unregister(key.fileobj)
+                continue
+            *lines, participant.partial[channel] = (participant.partial[channel] + data).split(
+                b"\n"
+            )
+            for line in lines:
+                self._heard(participant, channel, line.decode(errors="replace"))
+        if not self._selector.get_map():
+            time.sleep(min(timeout, 0.02))
+
+    def _drain(self) -> None:
+        """Read what processes that have ended still said."""
+        for _ in range(100):
+            if not any(
+                p.process.poll() is not None
+                for key in self._selector.get_map().values()
+                for p in (key.data[0],)
+            ):
+                return
+            self._pump(0.02)
+
+    def _heard(self, participant: Participant, channel: str, line: str) -> None:
+        if channel == "err":
+            participant.sentence = line.partition(": ")[2] or line
+            self.note(participant.name, line)
+            return
+        try:
+            report: Report = json.loads(line)
+        except ValueError:
+            self.note(participant.name, line)  # somebody's policy prints
+            return
+        if "listening" in report:
+            participant.port = report["listening"]
+            participant.state = "listening"
+        if "joined" in report and participant.name == CLOCK:
+            self.participants[report["joined"]].state = "joined"
+        if "refused" in report:
+            self.note(participant.name, f"refused: {report['refused']}")
+        self._waiting.append((participant.name, report))
+
+    def note(self, name: str, line: str) -> None:
+        """Add a line to the log of all participants, which is the launcher's own."""
+        colour = self.participants[name].colour if name in self.participants else 90
+        now = time.strftime("%H:%M:%S")
+        self._log.write(f"{now} \x1b[{colour}m{name:>10}\x1b[0m | {line}\n")
+        self._log.flush()
+
+    # --- down ------------------------------------------------------------------------------------
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every process that is left, the broker last."""
+        running = [p for p in self.participants.values() if p.process.poll() is None]
+        for participant in running:
+            participant.process.terminate()
+        deadline = time.monotonic() + TERM_GRACE
+        for participant in running:
+            try:
+                participant.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                participant.process.kill()
+                participant.process.wait()
+        for participant in self.participants.values():
+            for stream in (
+                participant.process.stdin,
+                participant.process.stdout,
+                participant.process.stderr,
+            ):
+                if stream:
+                    stream.close()
+        if self.broker:
+            self.broker.stop()
+        self._selector.close()
+        if self._log:
+            self._log.close()

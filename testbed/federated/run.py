@@ -1,0 +1,86 @@
+"""Federated runs: one warm testbed, an episode for each policy, joined afterwards."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from fogveil.errors import FogveilError
+from testbed.federated.evaluate import join
+from testbed.federated.launch import Report, Testbed
+from testbed.federated.split import Plan
+from testbed.joining import Sink
+from testbed.records import Records, write_json
+from testbed.run import checked, describe
+from testbed.scenario import Scenario
+from testbed.summary import Summary
+from testbed.world import build_world
+
+Watch = Callable[[Testbed, str, Report], None]
+"""Called with the testbed, who reports, and what."""
+
+
+def run_federated(
+    scenario: Scenario, plan: Plan, out: Path | None = None, watch: Watch | None = None
+) -> list[dict[str, Any]]:
+    """Run every policy of the plan on one testbed; return what run.json says of each.
+
+    With one policy its tables lie in `out` itself, with several in a folder per episode.
+    """
+    wall = time.perf_counter()
+    world = build_world(scenario)
+    results = []
+    with testbed_folder(out) as folder:
+        with Testbed(world, plan, folder) as testbed:
+            assert testbed.broker is not None
+            for name, report in testbed.reports():
+                if watch:
+                    watch(testbed, name, report)
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        how = {
+            "broker": testbed.broker.kind,
+            "window": plan.window,
+            "source_processes": plan.source_processes,
+        }
+        for episode, policy in enumerate(plan.policies):
+            target = out if len(plan.policies) == 1 or not out else out / f"episode-{episode:04}"
+            summary = Summary(world)
+            with Records(target, world) if target else nullcontext() as records:
+                sinks: list[Sink] = [summary, records] if records else [summary]
+                run_hash = join(world, testbed.split, episode, sinks)
+                found = checked(summary)
+            result = describe(world, policy, "federated", run_hash, found)
+            result["federated"] = how
+            result["wall_seconds"] = time.perf_counter() - wall
+            result["cpu_seconds"] = spent.ru_utime + spent.ru_stime
+            if target:
+                write_json(target / "run.json", result)
+            results.append(result)
+    return results
+
+
+@contextmanager
+def testbed_folder(out: Path | None) -> Iterator[Path]:
+    """Give a testbed its folder: below `out`, or a temporary one that a failed run leaves."""
+    if out:
+        yield out
+        return
+    folder = Path(tempfile.mkdtemp(prefix="fogveil-"))
+    try:
+        yield folder
+    except FogveilError as error:
+        if any((folder / "participants").glob("*/*.csv")):
+            error.add_note(f"what was recorded is kept in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder)

@@ -1,0 +1,161 @@
+"""Splitting a scenario: each participant's private configuration holds its own share of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import agent.policies as policies
+from fogveil.disclosure import Level
+from fogveil.errors import InputError
+from fogveil.settings import write_settings
+from testbed.federated.windows import AGENT, LARGEST_WINDOW, Seats
+from testbed.world import World
+
+LOOPBACK = "127.0.0.1:0"
+"""A free port of this machine."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """An agent to train, episode after episode, until it has enough."""
+
+    agent: str
+    hyperparameters: dict[str, Any]
+    every: int
+    """Episodes between checkpoints."""
+    done: int = 0
+    """Episodes trained before."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a federated testbed is brought up for."""
+
+    policies: tuple[str, ...] = ()
+    """One episode each, all with the same workloads."""
+    training: Training | None = None
+    broker: str = "auto"
+    window: int = 0
+    """Decisions per window; 1 is lockstep, 0 as many as the policy allows."""
+    source_processes: int = 1
+    speed: float | None = None
+    """Simulated time per second of the wall clock; None is as fast as it goes."""
+    patience: float = 60.0
+    """Seconds in which everybody must have joined."""
+    own_files: Mapping[str, str] = field(default_factory=dict)
+
+
+def check(plan: Plan, world: World) -> None:
+    """Refuse what cannot run, before anything is started."""
+    if not 0 <= plan.window <= LARGEST_WINDOW:
+        raise InputError(f"--window {plan.window}: expected 0 to {LARGEST_WINDOW} decisions")
+    if not 1 <= plan.source_processes <= len(world.clusters):
+        raise InputError(
+            f"--source-processes {plan.source_processes}: expected 1 to {len(world.clusters)}, "
+            "the number of IoT clusters"
+        )
+    if plan.speed is not None and not 0 < plan.speed < float("inf"):
+        raise InputError(f"--speed {plan.speed:g}: expected a positive number")
+    if world.agent.disclosed is Level.TOTAL:
+        raise InputError(
+            "a federated run at disclosure level 'total' needs secure aggregation, which is not "
+            "there yet: choose --disclosure count, or run it embedded"
+        )
+    for spec in plan.policies:
+        policies.load(spec, world.agent)
+
+
+def seats(world: World, source_processes: int) -> Seats:
+    """Return who takes part."""
+    names = ["sources"]
+    if source_processes > 1:
+        names = [f"sources-{number}" for number in range(1, source_processes + 1)]
+    return Seats(tuple(names), world.nodes, world.cloud)
+
+
+class Split:
+    """Writes the participants' configurations into folders of their own."""
+
+    def __init__(self, world: World, plan: Plan, folder: Path, run: str, broker: str) -> None:
+        self._world, self._plan, self._folder = world, plan, folder
+        self._common = {"run": run, "broker": broker, "lifeline": True}
+        self.seats = seats(world, plan.source_processes)
+        self._clusters: dict[str, list[int]] = {name: [] for name in self.seats.sources}
+        for cluster in range(len(world.clusters)):
+            self._clusters[self.seats.sources[cluster % len(self._clusters)]].append(cluster)
+
+    def folder_of(self, name: str) -> Path:
+        """Return a participant's own folder."""
+        return self._folder / quote(name, safe="")
+
+    def _write(self, name: str, clock: str, **own: Any) -> Path:
+        folder = self.folder_of(name)
+        return write_settings(folder, name=name, clock=clock, own=own, **self._common)
+
+    def clock(self) -> Path:
+        """Write the clock's: who takes part, and nothing about them."""
+        plan, seats = self._plan, self.seats
+        return self._write(
+            "clock",
+            LOOPBACK,
+            sources=seats.sources,
+            fogs=seats.fogs,
+            cloud=seats.cloud,
+            draws=None if plan.training else [0] * len(plan.policies),
+            first_draw=plan.training.done + 1 if plan.training else 0,
+            speed=plan.speed,
+            patience=plan.patience,
+        )
+
+    def provider(self, name: str, clock: str) -> Path:
+        """Write a provider's: its own resources, the applications, whom results go to."""
+        owner = {c: name for name, clusters in self._clusters.items() for c in clusters}
+        return self._write(
+            name,
+            clock,
+            provider=self._world.projection(name),
+            owners=[owner[cluster] for cluster in range(len(owner))],
+            fogs=list(self.seats.fogs) if name == self.seats.cloud else [],
+            listen=LOOPBACK,
+        )
+
+    def sources(self, name: str, clock: str) -> Path:
+        """Write a sources process's: when its clusters emit what."""
+        return self._write(
+            name,
+            clock,
+            sources=self._world.projection("sources"),
+            clusters=self._clusters[name],
+            providers=[*self.seats.fogs, self.seats.cloud],
+        )
+
+    def agent(self, clock: str, providers: Mapping[str, str]) -> Path:
+        """Write the agent's: the public facts, and where the providers' boundaries are."""
+        plan = self._plan
+        training = None
+        if plan.training:
+            training = {
+                "agent": plan.training.agent,
+                "hyperparameters": plan.training.hyperparameters,
+                "every": plan.training.every,
+            }
+        return self._write(
+            AGENT,
+            clock,
+            view=self._world.projection("agent"),
+            providers=dict(providers),
+            sources=self.seats.sources,
+            plan=[_absolute(spec) for spec in plan.policies],
+            train=training,
+            window=plan.window,
+        )
+
+
+def _absolute(spec: str) -> str:
+    """Spell a policy so that another process finds it from its own folder."""
+    path = policies.file_of(spec)
+    return spec if path is None else spec.replace(str(path), str(path.resolve()), 1)

@@ -1,0 +1,114 @@
+"""Training on a federated testbed: the agent learns in its own process, the log is kept here."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.agents import find_agent
+from agent.learning.checkpoint import read_header
+from agent.learning.hyperparameters import Hyperparameters
+from agent.policies import check_level
+from agent.trainee import CHECKPOINT, LIGHT, Figures
+from testbed.federated.evaluate import join, remove_records
+from testbed.federated.launch import CLOCK, Testbed
+from testbed.federated.run import testbed_folder
+from testbed.federated.split import Plan, Training
+from testbed.federated.windows import AGENT
+from testbed.scenario import Scenario
+from testbed.summary import Summary
+from testbed.training import Episode, Finished, alone, check_packages, keep_log, resume_log
+from testbed.world import World, build_world
+
+
+class Progress(NamedTuple):
+    """What the agent's process tells of its training, by the names that a LearningAgent has."""
+
+    decisions: int
+    phase: str
+    epsilon: float
+    loss: float
+
+
+Watch = Callable[[Progress, Episode | None], None]
+
+
+def train_federated(
+    scenario: Scenario,
+    name: str,
+    out: Path,
+    plan: Plan,
+    given: Hyperparameters | None = None,
+    every: int = 10,
+    watch: Watch | None = None,
+) -> Path:
+    """Train an agent, or go on with the training in `out`; return the light file it ends in."""
+    check_packages()
+    world = build_world(scenario)
+    kind = find_agent(name)
+    check_level(name, kind, world.agent.disclosed)
+    with alone(out):
+        checkpoint = out / CHECKPOINT
+        done = read_header(checkpoint)["episodes"] if checkpoint.exists() else 0
+        before = resume_log(out, scenario, done)
+        hyperparameters = (given or kind.defaults).model_dump(mode="json")
+        training = Training(name, hyperparameters, every, done)
+        with testbed_folder(None) as folder:
+            if done:
+                _copy(checkpoint, folder / "participants" / AGENT)
+            with Testbed(world, replace(plan, training=training), folder) as testbed:
+                told = _Told()
+                episodes = _episodes(world, testbed, out, done, told, watch)
+                note = (lambda episode: watch(told.progress, episode)) if watch else _look_away
+                keep_log(out, before, episodes, note)
+            _copy(testbed.split.folder_of(AGENT) / CHECKPOINT, out)
+            _copy(testbed.split.folder_of(AGENT) / LIGHT, out)
+    return out / LIGHT
+
+
+class _Told:
+    progress = Progress(0, "buffer population", 1.0, 0.0)
+
+
+def _look_away(_done: Episode | None) -> None:
+    """Nobody watches."""
+
+
+def _episodes(
+    world: World, testbed: Testbed, out: Path, done: int, told: _Told, watch: Watch | None
+) -> Iterator[Finished]:
+    """Yield episodes as the testbed finishes them, each joined for the delay nobody else knows."""
+    figures: dict[int, Figures] = {}
+    for name, report in testbed.reports():
+        if name == AGENT and "episode" in report:
+            found = Figures(**report["episode"])
+            figures[found.episode - done] = found
+        elif name == AGENT and "agent" in report:
+            status = report["agent"]
+            told.progress = Progress(
+                status["trained"], status["phase"], status["epsilon"], status["loss"]
+            )
+            if watch:
+                watch(told.progress, None)
+        elif name == CLOCK and "over" in report:
+            episode = report["over"]
+            drawn = world.drawn(done + episode + 1)
+            summary = Summary(drawn)
+            join(drawn, testbed.split, episode, [summary])
+            remove_records(testbed.split, episode)
+            yield figures.pop(episode), summary.result()["fog_loop"]
+            # By now the episode is in the log: the checkpoint that is kept is never ahead of it.
+            made = testbed.split.folder_of(AGENT) / CHECKPOINT
+            if made.exists() and read_header(made)["episodes"] == done + episode + 1:
+                _copy(made, out)
+
+
+def _copy(path: Path, folder: Path) -> None:
+    """Copy a file so that it is whole or not there."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = folder / f"{path.name}.part"
+    shutil.copy(path, part)
+    part.replace(folder / path.name)
