@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo results test test-slow bench lint format clean
+.PHONY: demo results test test-slow bench lint format mosquitto clean
 
 # Installation is quiet, done once, and done again when what is pinned changes.
 .venv/.runtime: pyproject.toml constraints.txt
@@ -21,16 +21,28 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 	@$(PIP) --editable .[dev] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@touch $@
 
+# The tests want a real mosquitto, but not the service that Debian starts along with it.
+mosquitto:
+	@if ! command -v mosquitto >/dev/null && ! test -x /usr/sbin/mosquitto; then \
+	    if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	        echo "installing mosquitto"; \
+	        apt-get -qq update && apt-get -qq install -y --no-install-recommends mosquitto >/dev/null; \
+	        { systemctl disable --now mosquitto || service mosquitto stop; } >/dev/null 2>&1; \
+	    else \
+	        echo "mosquitto is missing and tests will fail: install it (apt install mosquitto)"; \
+	    fi; \
+	fi; true
+
 results: .venv/.development
 	@$(BIN)/python -m testbed.results
 
 demo: .venv/.runtime
 	@$(BIN)/python -m testbed.demo
 
-test: lint
+test: lint mosquitto
 	@$(BIN)/pytest -n auto -m "not slow"
 
-test-slow: .venv/.development
+test-slow: .venv/.development mosquitto
 	@$(BIN)/pytest -n auto -m slow
 
 bench: .venv/.development

@@ -48,7 +48,11 @@ async def serve(settings: Settings) -> None:
         process.relay = relay
         await relay.subscribe(Topics(settings.run).all_workloads)
         await first_of(
-            process.follow(seat), process.watching.lost(), listen(relay, process.receive)
+            process.follow(seat),
+            seat.hear(),
+            process.watching.lost(),
+            listen(relay, process.receive),
+            farewell=seat.leave,
         )
         await relay.drained()
 

@@ -175,10 +175,7 @@ class Connection(asyncio.Protocol):
         if self._allowance:
             self._deadline = _now() + self._allowance
         try:
-            for head, body in self._frames.feed(data):
-                self._take(decode(head, body))
-                if self._closing:
-                    break
+            self._take_all(data)
         except ProtocolError as error:
             logger.warning("closing the connection of %s: %s", self._client or "nobody", error)
             self.abort()
@@ -262,6 +259,14 @@ class Connection(asyncio.Protocol):
             self.release(publisher)
 
     # --- packets --------------------------------------------------------------------------------
+
+    def _take_all(self, data: bytes) -> None:
+        for head, body in self._frames.feed(data):
+            self._take(decode(head, body))
+            if self._closing:
+                return
+        if not self._connected and self._frames.begun not in {None, Kind.CONNECT << 4}:
+            raise ProtocolError("the first packet will be no CONNECT")
 
     def _take(self, packet: Packet) -> None:
         if not self._connected:

@@ -139,6 +139,11 @@ class Frames:
         self._limit = limit
         self._buffer = bytearray()
 
+    @property
+    def begun(self) -> int | None:
+        """The first byte of a packet that is not complete yet."""
+        return self._buffer[0] if self._buffer else None
+
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the packets that are complete now."""
         buffer = self._buffer

@@ -31,7 +31,12 @@ async def serve(settings: Settings) -> None:
     async with Relay(settings.broker, client) as relay, join_clock(settings) as seat:
         process.relay = relay
         await relay.subscribe(*process.topics_of_interest())
-        await first_of(process.follow(seat), listen(relay, process.receive))
+        await first_of(
+            process.follow(seat),
+            seat.hear(),
+            listen(relay, process.receive),
+            farewell=seat.leave,
+        )
         await relay.drained()
 
 

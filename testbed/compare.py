@@ -36,7 +36,7 @@ from testbed.statistics import Estimate, estimate, paired_ratio
 from testbed.summary import DELAYS, LOOPS
 
 SHOWING = (
-    *("cli", "compare", "demo", "drawing", "figures", "gallery", "results", "results_page"),
+    *("compare", "demo", "drawing", "figures", "gallery", "results", "results_page"),
     *("records", "statistics", "tables", "trainee", "training"),
 )
 """Modules that no run depends on."""
@@ -132,7 +132,7 @@ def _code_digest() -> str:
     files = [
         path
         for path in files
-        if path.stem not in unused and not {"v1", "federated"} & {*path.parts}
+        if path.stem not in unused and not {"v1", "federated", "cli"} & {*path.parts}
     ]
     digests = [f"{path.name} {_file_digest(path)}" for path in sorted(files)]
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()

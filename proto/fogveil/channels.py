@@ -27,6 +27,7 @@ OPTIONS: list[tuple[str, int]] = [
     # A participant that stopped without closing its connections is noticed after some seconds.
     ("grpc.keepalive_time_ms", 2500),
     ("grpc.keepalive_timeout_ms", 4000),
+    ("grpc.http2.ping_timeout_ms", 4000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),

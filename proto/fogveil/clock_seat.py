@@ -26,6 +26,7 @@ class ClockSeat:
     def __init__(self, call: aio.StreamStreamCall[JoinRequest, JoinResponse]) -> None:
         self._call = call
         self._words: asyncio.Queue[JoinRequest] = asyncio.Queue()
+        self._orders: asyncio.Queue[JoinResponse] = asyncio.Queue()
         self.time = 0.0
         """The last instant that was granted."""
 
@@ -42,8 +43,8 @@ class ClockSeat:
         except (aio.AioRpcError, asyncio.InvalidStateError):
             pass  # reading finds out why, and says it
 
-    async def orders(self) -> AsyncIterator[JoinResponse]:
-        """Yield what the clock orders; end with the run, fail if it failed."""
+    async def hear(self) -> None:
+        """Read what the clock says, whatever else is awaited; fail if it fails or is lost."""
         while True:
             try:
                 order: Any = await self._call.read()
@@ -53,11 +54,13 @@ class ClockSeat:
                 order = aio.EOF
             if order is aio.EOF:
                 raise LostError("clock", f"the clock was lost at simulated time {self.time:.6g}")
-            kind = order.WhichOneof("kind")
-            if kind == "end":
-                if order.end.failed:
-                    raise SurroundingsError(order.end.sentence)
-                return
+            if order.WhichOneof("kind") == "end" and order.end.failed:
+                raise SurroundingsError(order.end.sentence)
+            self._orders.put_nowait(order)
+
+    async def orders(self) -> AsyncIterator[JoinResponse]:
+        """Yield what the clock orders, until the run is over."""
+        while (kind := (order := await self._orders.get()).WhichOneof("kind")) != "end":
             if kind == "begin":
                 self.time = 0.0
             elif isfinite(order.grant.until):
@@ -66,6 +69,8 @@ class ClockSeat:
 
     async def leave(self, lost: str) -> None:
         """Tell the clock whom we lost, if it can still be told."""
+        if lost == "clock":
+            return
         self.say(lost=Lost(name=lost))
         try:
             async with asyncio.timeout(LAST_WORD):
@@ -76,7 +81,7 @@ class ClockSeat:
 
 @asynccontextmanager
 async def join_clock(settings: Settings) -> AsyncIterator[ClockSeat]:
-    """Take the participant's seat; a participant that fails says whom it lost."""
+    """Take the participant's seat for the run."""
     async with dial(settings.clock) as channel:
         call = ClockServiceStub(channel).Join()
         seat = ClockSeat(call)
@@ -85,10 +90,6 @@ async def join_clock(settings: Settings) -> AsyncIterator[ClockSeat]:
         speaking = asyncio.ensure_future(seat.speak())
         try:
             yield seat
-        except LostError as error:
-            if error.who != "clock":
-                await seat.leave(error.who)
-            raise
         finally:
             speaking.cancel()
             call.cancel()

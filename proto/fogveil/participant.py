@@ -33,6 +33,8 @@ def main(program: str, serve: Serve) -> None:
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help=words)
     given = parser.parse_args()
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO, stream=sys.stderr)
+    logging.getLogger("grpc").addFilter(_matters)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_matters)
     code = 0
     try:
         settings = read_settings(given.config)
@@ -49,6 +51,11 @@ def main(program: str, serve: Serve) -> None:
     os._exit(code)
 
 
+def _matters(record: logging.LogRecord) -> bool:
+    """Leave out what gRPC says of streams that end because a participant leaves."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
 async def _until_signalled(settings: Settings, serve: Serve) -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -60,11 +67,19 @@ async def _until_signalled(settings: Settings, serve: Serve) -> None:
     await first_of(*parts)
 
 
-async def first_of(*parts: Awaitable[None]) -> None:
-    """Run all until one ends or fails; the others are cancelled then."""
+async def first_of(
+    *parts: Awaitable[None], farewell: Callable[[str], Awaitable[None]] | None = None
+) -> None:
+    """Run all until one ends or fails; the others are cancelled then.
+
+    Whom we lost is told to `farewell` before: cancelling would end the streams that carry it.
+    """
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            if farewell and isinstance(error := task.exception(), LostError):
+                await farewell(error.who)
     finally:
         for task in tasks:
             task.cancel()

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from testbed.federated.windows import AGENT
 from testbed.world import World
 
 CLOCK = "clock"
-GRACE = 15.0
+GRACE = 8.0
 """Seconds that participants have to end by themselves once one of them has ended."""
 TERM_GRACE = 3.0
 """Seconds between asking a process to end and making it."""
@@ -85,7 +84,8 @@ class Testbed:
 
     def _start(self) -> None:
         folder = self._folder / "participants"
-        (folder / "broker").mkdir(parents=True, exist_ok=True, mode=0o700)
+        for place in (folder, folder / "broker"):
+            place.mkdir(exist_ok=True, mode=0o700)
         self.broker = start_broker(self._plan.broker, folder / "broker")
         self.note("launcher", f"the broker is {self.broker.kind} at {self.broker.address}")
         self.split = split = Split(self._world, self._plan, folder, self.run, self.broker.address)
@@ -186,19 +186,19 @@ class Testbed:
             if not any(p.state == "joined" for p in self.participants.values()):
                 break  # nobody whose loss the clock would notice
         self._drain()
-        ended = [p for p in self.participants.values() if p.process.poll() not in (None, 0)]
-        for participant in ended:
-            if participant.process.returncode == InputError.exit_code:
-                return InputError(f"{participant.name}: {participant.sentence}")
-        if clock in ended and clock.process.returncode == SurroundingsError.exit_code:
+        ended = [p for p in self.participants.values() if p.process.poll()]
+        by_code = {p.process.returncode: p for p in ended}
+        if refused := by_code.get(InputError.exit_code):
+            return InputError(f"{refused.name}: {refused.sentence}")
+        if clock.process.returncode == SurroundingsError.exit_code:
             return SurroundingsError(clock.sentence)
-        for participant in (clock, *ended):
-            code = participant.process.poll()
-            if code is not None and code < 0:
-                name = signal.Signals(-code).name
-                return SurroundingsError(f"{participant.name} was ended by {name}")
+        if noticed := by_code.get(SurroundingsError.exit_code):
+            return SurroundingsError(noticed.sentence)
         first = ended[0]
-        return SurroundingsError(f"{first.name} failed: {first.sentence}")
+        return SurroundingsError(
+            f"{first.name} failed ({first.process.returncode}): "
+            f"{first.sentence or 'it said nothing'}"
+        )
 
     # --- what participants say -------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from broker.client import Relay
-
 from broker.topics import Topics
 from fogveil.clock_seat import ClockSeat, join_clock
 from fogveil.ordering import Sequence, Tally, decode
@@ -41,7 +40,12 @@ async def serve(settings: Settings) -> None:
     async with Relay(settings.broker, client) as relay, join_clock(settings) as seat:
         process.relay = relay
         await relay.subscribe(Topics(settings.run).all_feedback(settings.name))
-        await first_of(process.follow(seat), listen(relay, process.receive))
+        await first_of(
+            process.follow(seat),
+            seat.hear(),
+            listen(relay, process.receive),
+            farewell=seat.leave,
+        )
         await relay.drained()
 
 

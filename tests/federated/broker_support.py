@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import uvloop
 
 from broker.address import Address
 from broker.packets import (
@@ -25,6 +29,26 @@ from broker.packets import (
 
 PATIENCE = 20.0
 """Seconds after which a test fails that waits for something."""
+KINDS = ("mosquitto", "builtin")
+
+
+def run(main: Coroutine[Any, Any, Any], loop: Callable[[], Any] = uvloop.new_event_loop) -> Any:
+    """Run on the participants' event loop, with a limit, and check that nothing stays open."""
+    before = open_sockets()
+    with asyncio.Runner(loop_factory=loop) as runner:
+        result = runner.run(asyncio.wait_for(main, PATIENCE))
+    assert open_sockets() <= before
+    return result
+
+
+def open_sockets() -> set[str]:
+    """Return this process's TCP sockets, as the kernel knows them."""
+    inodes = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.add(descriptor.readlink().name.removeprefix("socket:[").removesuffix("]"))
+    return found & inodes
 
 
 class RawClient:

@@ -1,0 +1,5 @@
+"""The command line `fogveil`."""
+
+from testbed.cli.app import main
+
+__all__ = ["main"]
