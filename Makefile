@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo results test test-slow bench lint format mosquitto clean
+.PHONY: demo results test test-slow bench lint format protocol mosquitto clean
 
 # Installation is quiet, done once, and done again when what is pinned changes.
 .venv/.runtime: pyproject.toml constraints.txt
@@ -15,9 +15,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 	@$(PIP) --editable . 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@touch $@
 
-.venv/.development: .venv/.runtime
-	@echo "installing what the tests need into .venv (a few minutes, once)"
+# The demo trains an agent.
+.venv/.training: .venv/.runtime
 	@$(PIP) torch==2.13.0 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@$(PIP) --editable .[train] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@touch $@
+
+.venv/.development: .venv/.training
+	@echo "installing what the tests need into .venv (a few minutes, once)"
 	@$(PIP) --editable .[dev] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@touch $@
 
@@ -36,7 +41,7 @@ mosquitto:
 results: .venv/.development
 	@$(BIN)/python -m testbed.results
 
-demo: .venv/.runtime
+demo: .venv/.training
 	@$(BIN)/python -m testbed.demo
 
 test: lint mosquitto
@@ -54,6 +59,11 @@ lint: .venv/.development
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports >.venv/imports.log || { cat .venv/imports.log; exit 1; }
+
+# The stubs of the protocol are checked in; a test tells when they are stale.
+protocol: .venv/.development
+	@$(BIN)/buf lint
+	@$(BIN)/python proto/generate.py
 
 format: .venv/.development
 	@$(BIN)/ruff check --fix --quiet

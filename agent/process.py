@@ -19,6 +19,7 @@ from fogveil.disclosure import CountKind, Level
 from fogveil.ordering import Sequence, Tally, decode
 from fogveil.participant import first_of, listen, report
 from fogveil.randomness import drawn
+from fogveil.recording import Recording
 from fogveil.settings import Settings, tuples
 from fogveil.v1.clock_pb2 import (
     LOOK_AFTER,
@@ -78,7 +79,11 @@ class AgentProcess:
         self._window_asked: int = own["window"]
         """Decisions per window; 1 is lockstep, 0 lets the policy's nature decide."""
         self._host = _Training(view, own["train"], settings) if own["train"] else None
-        self.watching = Watching(own["providers"])
+        self._now = 0.0
+        self._recording = None
+        if own["record"]:
+            self._recording = Recording(settings.folder, settings.name, lambda: self._now)
+        self.watching = Watching(own["providers"], self._recording)
         self._inbox = Inbox(view)
         self._workloads = {name: Sequence(name) for name in own["sources"]}
         self._emitted = {name: Tally("workload", name) for name in own["sources"]}
@@ -117,6 +122,8 @@ class AgentProcess:
         finally:
             if self._record:
                 self._record.close()
+            if self._recording:
+                self._recording.close()
 
     async def _begin(self, begin: Begin) -> AgentReady:
         self._inbox.reset()
@@ -169,6 +176,7 @@ class AgentProcess:
         return AgentReady(look=look, cloud=cloud, first_window=first, window=window)
 
     async def _decide(self, grant: Grant) -> list[int]:
+        self._now = grant.until
         for tally, expected in zip(self._emitted.values(), grant.expect, strict=True):
             await tally.reach(expected)
         workloads = self._inbox.take(len(grant.observe_at))

@@ -13,6 +13,7 @@ from agent.policy import Load
 from fogveil.channels import REFUSALS, dial
 from fogveil.errors import LostError, SurroundingsError
 from fogveil.ordering import PATIENCE
+from fogveil.recording import Recording
 from fogveil.v1.boundary_pb2 import WatchRequest
 from fogveil.v1.boundary_pb2_grpc import QueueServiceStub
 from fogveil.v1.full_pb2 import LookRequest
@@ -29,8 +30,8 @@ CLOCK_FIRST = 1.0
 class Watching:
     """Streams from all providers that were asked to be watched."""
 
-    def __init__(self, addresses: Mapping[str, str]) -> None:
-        self._addresses = addresses
+    def __init__(self, addresses: Mapping[str, str], recording: Recording | None = None) -> None:
+        self._addresses, self._recording = addresses, recording
         self._channels: dict[str, aio.Channel] = {}
         self._counts: dict[str, deque[list[int]]] = {}
         self._wanted: list[deque[list[int]]] = []
@@ -57,7 +58,9 @@ class Watching:
 
     def _channel(self, name: str) -> aio.Channel:
         if name not in self._channels:
-            self._channels[name] = dial(self._addresses[name])
+            channel = dial(self._addresses[name])
+            recording = self._recording
+            self._channels[name] = recording.channel(channel, name) if recording else channel
         return self._channels[name]
 
     async def _read(self, name: str, call: Any) -> None:

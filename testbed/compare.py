@@ -37,12 +37,12 @@ from testbed.summary import DELAYS, LOOPS
 
 SHOWING = (
     *("compare", "demo", "drawing", "figures", "gallery", "results", "results_page"),
-    *("records", "statistics", "tables", "trainee", "training"),
+    *("records", "statistics", "tables", "traffic", "trainee", "training"),
 )
 """Modules that no run depends on."""
 TRANSPORT = (
     *("__main__", "boundary", "channels", "clock_seat", "deciding", "journal", "ordering"),
-    *("participant", "process", "record", "serving", "settings", "watching"),
+    *("participant", "process", "record", "recording", "serving", "settings", "watching"),
 )
 """Modules of federated runs alone; comparisons are embedded."""
 MEASURES = (*DELAYS, *LOOPS, "unserved")
@@ -207,13 +207,22 @@ def evaluate(plan: Plan, reference: str) -> list[Row]:
             base = results.get((reference, rate, horizon))
             for policy in plan.policies:
                 runs = results[policy, rate, horizon]
-                ratio = paired_ratio(_fog_loops(runs), _fog_loops(base)) if base else None
-                measures = {name: _over_seeds(runs, name) for name in MEASURES}
-                found = {name: value for name, value in measures.items() if value}
-                rows.append(
-                    Row(plan.label_of(policy), runs[0]["level"], rate, horizon, found, ratio)
-                )
+                rows.append(row_of(plan.label_of(policy), rate, horizon, runs, base))
     return rows
+
+
+def row_of(
+    label: str,
+    rate: float | None,
+    horizon: float,
+    runs: list[dict[str, Any]],
+    base: list[dict[str, Any]] | None,
+) -> Row:
+    """Average the runs of one policy, and take their ratio to the reference's, run by run."""
+    ratio = paired_ratio(_fog_loops(runs), _fog_loops(base)) if base else None
+    measures = {name: _over_seeds(runs, name) for name in MEASURES}
+    found = {name: value for name, value in measures.items() if value}
+    return Row(label, runs[0]["level"], rate, horizon, found, ratio)
 
 
 def _fog_loops(runs: list[dict[str, Any]]) -> list[float]:

@@ -1,61 +1,119 @@
-"""`make demo`: a short comparison on the paper's scenario, and what it shows."""
+"""`make demo`: the federated testbed at work, and what crossed the boundary while it was."""
 
 from __future__ import annotations
 
+import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
-from testbed.compare import Plan, Row, evaluate, execute, prepare, write_tables
-from testbed.figures import plot_delays, plot_loops
+import agent.policies as policies
+from agent.parl import Parl
+from testbed.compare import Row, row_of, write_tables
+from testbed.embedded import simulate
+from testbed.federated.run import run_federated
+from testbed.federated.split import Plan
+from testbed.federated.training import train_federated
+from testbed.figures import plot_delays
+from testbed.scenario import Scenario, load_scenario
 from testbed.tables import compare_tables
+from testbed.traffic import Crossing, kinds, read_traffic
+from testbed.world import build_world
 
 SCENARIO = Path("scenarios/paper.toml")
 OUT = Path("runs/demo")
-POLICIES = (
-    *("random", "round-robin", "nearest", "fastest", "electre"),
-    *("p2c", "jsq", "ci-setr", "veil", "setr"),
-)
+HORIZON = 2000.0
+DRAWS = (0, 1, 2)
+RIVALS = ("random", "jsq")
+TRAINING = {"training_steps": 600, "buffer_capacity": 4000}
+"""Brief: the paper trains a hundred times longer."""
 
 
 def main() -> None:
-    """Compare ten policies at three rates and say what came out."""
-    console = Console()
-    plan = Plan(SCENARIO, {}, POLICIES, (200.0, 150.0, 100.0), (10_000.0,), 5, OUT)
-    console.print("fogveil: ten policies, three workload rates, five seeds, all cores")
-    _, to_do = prepare(plan)
-    for _ in execute(plan, to_do):
-        pass
-    rows = evaluate(plan, "setr")
-    for table in compare_tables(rows, "setr"):
+    """Train PARL briefly, run four policies, compare them, and show what the agent was told."""
+    console = Console(highlight=False)
+    shutil.rmtree(OUT, ignore_errors=True)
+    scenario = load_scenario(SCENARIO, {"horizon": HORIZON})
+    world = build_world(scenario)
+    console.print(
+        f"fogveil: the testbed of {SCENARIO}, a process each for {len(world.nodes)} Fog providers,"
+        "\nthe Cloud, the IoT clusters, the agent, the clock and the MQTT broker"
+    )
+    begin = time.perf_counter()
+    given = Parl.defaults.model_copy(update=TRAINING)
+    trained = train_federated(scenario, "parl", OUT / "parl", Plan(broker="builtin"), given)
+    console.print(
+        f"PARL, the paper's agent, has trained on it for {given.training_decisions:,} decisions "
+        f"({time.perf_counter() - begin:.0f} s)"
+    )
+    begin = time.perf_counter()
+    names = ("veil", str(trained), *RIVALS)
+    plan = Plan(policies=names, draws=DRAWS, broker="builtin", record=True)
+    results = run_federated(scenario, plan, OUT / "testbed")
+    decisions = sum(result["summary"]["workloads"] for result in results)
+    console.print(
+        f"{len(names)} policies ran {len(DRAWS)} times each on equal workloads: {decisions:,} "
+        f"decisions ({time.perf_counter() - begin:.0f} s)"
+    )
+    _check(scenario, results, console)
+    rows = _rows(results, names)
+    for table in compare_tables(rows, "jsq"):
         console.print(table)
     write_tables(rows, OUT)
-    plot_loops(rows, OUT / "loops")
     plot_delays(rows, OUT / "delays")
-    console.print(what_it_shows(rows), highlight=False)
-    console.print(f"picture: {OUT}/loops.png   numbers: {OUT}/compare.csv   runs: {OUT}/runs/")
+    show_boundary(OUT / "testbed", console)
+    console.print(
+        f"\npicture: {OUT}/delays.png   numbers: {OUT}/compare.csv\n"
+        f"what each participant had and kept: {OUT}/testbed/participants/"
+    )
 
 
-def what_it_shows(rows: list[Row]) -> str:
-    """Say in a few sentences what the numbers say, whatever they are."""
-    loop = {(row.policy, row.rate): row.measures["fog_loop"].mean for row in rows}
-    static = ("random", "round-robin", "nearest", "fastest", "electre")
-    best_low = min(static, key=lambda policy: loop[policy, 200.0])
-    worst_high = max(static, key=lambda policy: loop[policy, 100.0])
-    over_jsq = 1 - loop["ci-setr", 100.0] / loop["jsq", 100.0]
-    over_oracle = loop["ci-setr", 100.0] / loop["setr", 100.0] - 1
-    learned = loop["veil", 100.0] / loop["setr", 100.0] - 1
+def _check(scenario: Scenario, results: list[dict[str, Any]], console: Console) -> None:
+    """Run the same again in one process: it must be the same to the last bit."""
+    world = build_world(scenario)
+    for result in results:
+        drawn = world.drawn(result["federated"]["draw"])
+        embedded = simulate(drawn, policies.load(result["policy"], drawn.agent))
+        if embedded != result["run_hash"]:
+            raise AssertionError(f"{result['policy']}: not the embedded run")
+    console.print(f"all {len(results)} runs are those of the embedded engine, to the last bit")
+
+
+def _rows(results: list[dict[str, Any]], names: tuple[str, ...]) -> list[Row]:
+    by_policy = {name: [r for r in results if r["policy"] == name] for name in names}
+    base = by_policy["jsq"]
+    return [
+        row_of(policies.label_of(name), None, HORIZON, runs, base)
+        for name, runs in by_policy.items()
+    ]
+
+
+def show_boundary(folder: Path, console: Console) -> None:
+    """Show all that crossed from one provider to the agent, and one message whole."""
+    traffic = read_traffic(folder / "participants" / "agent" / "traffic.jsonl")
+    crossed = [crossing for crossing in traffic if "fog-3" in (crossing.sender, crossing.receiver)]
+    console.print("\nAll that crossed between the agent and fog-3, four policies and twelve runs:")
+    table = Table(box=None)
+    for column in ("message", "fields", "messages", "bytes"):
+        table.add_column(column, justify="left" if column in ("message", "fields") else "right")
+    for kind in kinds(crossed):
+        fields = ", ".join(kind.fields) or "none"
+        table.add_row(kind.message, fields, f"{kind.number:,}", f"{kind.size:,}")
+    console.print(table)
+    single = [crossing for crossing in crossed if len(crossing.fields.get("counts", ())) == 1]
+    console.print(spell(max(single, key=lambda crossing: crossing.fields["counts"])), markup=False)
+
+
+def spell(crossing: Crossing) -> str:
+    """Spell one message out."""
     return (
-        f"Of the methods that never look at queues, {best_low} is the best under light load "
-        f"(β = 200) and {worst_high} the worst under heavy load (β = 100).\n"
-        f"Seeing nothing but each provider's queued-job count, jsq brings the mean Fog loop at "
-        f"β = 100 down to {loop['jsq', 100.0]:.0f}.\n"
-        f"ci-setr sees the same counts and infers speeds and backlogs from them: "
-        f"{loop['ci-setr', 100.0]:.0f}, {over_jsq:.0%} less than jsq and {over_oracle:+.1%} "
-        f"against setr, the greedy oracle that is told everything.\n"
-        f"veil has learned from such counts what a decision costs the jobs behind it: "
-        f"{loop['veil', 100.0]:.0f}, {learned:+.1%} against the oracle.\n"
-        f"So counts alone are enough to place well, and they tell more than they seem to."
+        f"One of them, at simulated time {crossing.simulated:.1f}, from {crossing.sender} to "
+        f"{crossing.receiver}:\n"
+        f"  on the wire  {crossing.payload.hex(' ')}\n"
+        f"  decoded      {type(crossing.message).__name__} {crossing.fields}"
     )
 
 

@@ -31,7 +31,7 @@ def run_federated(
 ) -> list[dict[str, Any]]:
     """Run every policy of the plan on one testbed; return what run.json says of each.
 
-    With one policy its tables lie in `out` itself, with several in a folder per episode.
+    With one episode its tables lie in `out` itself, with several in a folder per episode.
     """
     wall = time.perf_counter()
     world = build_world(scenario)
@@ -48,15 +48,16 @@ def run_federated(
             "window": plan.window,
             "source_processes": plan.source_processes,
         }
-        for episode, policy in enumerate(plan.policies):
-            target = out if len(plan.policies) == 1 or not out else out / f"episode-{episode:04}"
-            summary = Summary(world)
-            with Records(target, world) if target else nullcontext() as records:
+        for episode, (policy, draw) in enumerate(plan.episodes):
+            target = out if len(plan.episodes) == 1 or not out else out / f"episode-{episode:04}"
+            drawn = world.drawn(draw)
+            summary = Summary(drawn)
+            with Records(target, drawn) if target else nullcontext() as records:
                 sinks: list[Sink] = [summary, records] if records else [summary]
-                run_hash = join(world, testbed.split, episode, sinks)
+                run_hash = join(drawn, testbed.split, episode, sinks)
                 found = checked(summary)
-            result = describe(world, policy, "federated", run_hash, found)
-            result["federated"] = how
+            result = describe(drawn, policy, "federated", run_hash, found)
+            result["federated"] = {**how, "draw": draw}
             result["wall_seconds"] = time.perf_counter() - wall
             result["cpu_seconds"] = spent.ru_utime + spent.ru_stime
             if target:

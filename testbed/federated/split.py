@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,7 +36,9 @@ class Plan:
     """What a federated testbed is brought up for."""
 
     policies: tuple[str, ...] = ()
-    """One episode each, all with the same workloads."""
+    """One episode each, and so for every draw."""
+    draws: tuple[int, ...] = (0,)
+    """Which numbers chance draws: equal ones give equal workloads."""
     training: Training | None = None
     broker: str = "auto"
     window: int = 0
@@ -46,7 +48,13 @@ class Plan:
     """Simulated time per second of the wall clock; None is as fast as it goes."""
     patience: float = 60.0
     """Seconds in which everybody must have joined."""
-    own_files: Mapping[str, str] = field(default_factory=dict)
+    record: bool = False
+    """Whether the agent records what crosses the boundary, byte for byte."""
+
+    @property
+    def episodes(self) -> list[tuple[str, int]]:
+        """The policy and the draw of each episode."""
+        return [(policy, draw) for draw in self.draws for policy in self.policies]
 
 
 def check(plan: Plan, world: World) -> None:
@@ -105,7 +113,7 @@ class Split:
             sources=seats.sources,
             fogs=seats.fogs,
             cloud=seats.cloud,
-            draws=None if plan.training else [0] * len(plan.policies),
+            draws=None if plan.training else [draw for _, draw in plan.episodes],
             first_draw=plan.training.done + 1 if plan.training else 0,
             speed=plan.speed,
             patience=plan.patience,
@@ -149,7 +157,8 @@ class Split:
             view=self._world.projection("agent"),
             providers=dict(providers),
             sources=self.seats.sources,
-            plan=[_absolute(spec) for spec in plan.policies],
+            plan=[_absolute(spec) for spec, _ in plan.episodes],
+            record=plan.record,
             train=training,
             window=plan.window,
         )

@@ -82,6 +82,8 @@ def _episodes(
 ) -> Iterator[Finished]:
     """Yield episodes as the testbed finishes them, each joined for the delay nobody else knows."""
     figures: dict[int, Figures] = {}
+    over: set[int] = set()
+    episode = 0
     for name, report in testbed.reports():
         if name == AGENT and "episode" in report:
             found = Figures(**report["episode"])
@@ -94,16 +96,20 @@ def _episodes(
             if watch:
                 watch(told.progress, None)
         elif name == CLOCK and "over" in report:
-            episode = report["over"]
-            drawn = world.drawn(done + episode + 1)
-            summary = Summary(drawn)
-            join(drawn, testbed.split, episode, [summary])
-            remove_records(testbed.split, episode)
-            yield figures.pop(episode), summary.result()["fog_loop"]
-            # By now the episode is in the log: the checkpoint that is kept is never ahead of it.
-            made = testbed.split.folder_of(AGENT) / CHECKPOINT
-            if made.exists() and read_header(made)["episodes"] == done + episode + 1:
-                _copy(made, out)
+            over.add(report["over"])
+        # The two tell of an episode's end each by a pipe of its own, in any order.
+        if episode not in over or episode not in figures:
+            continue
+        drawn = world.drawn(done + episode + 1)
+        summary = Summary(drawn)
+        join(drawn, testbed.split, episode, [summary])
+        remove_records(testbed.split, episode)
+        yield figures.pop(episode), summary.result()["fog_loop"]
+        episode += 1
+        # By now it is in the log: the checkpoint that is kept is never ahead of that.
+        made = testbed.split.folder_of(AGENT) / CHECKPOINT
+        if made.exists() and read_header(made)["episodes"] == done + episode:
+            _copy(made, out)
 
 
 def _copy(path: Path, folder: Path) -> None:
