@@ -193,8 +193,8 @@ class AgentProcess:
         placed = [0] * len(self._view.nodes)
         for node, batch in batches.items():
             placed[node] = len(batch)
-            message = Placements(episode=self._episode, sequence=self._sent[node], placements=batch)
             self._sent[node] += 1
+            message = Placements(episode=self._episode, sequence=self._sent[node], placements=batch)
             topic = self._topics.placement(self._view.nodes[node])
             self.relay.publish(topic, message.SerializeToString())
         self._decisions += len(workloads)

@@ -106,7 +106,7 @@ class ProviderProcess:
             for due in inbox.take(closing.episode, closing.sequence, closing):
                 for aggregate in due.aggregates:
                     self._serving.accept(aggregate)
-                self._closed[sender].add(1)
+                self._closed[sender].add(not due.more)
 
     # --- what the clock orders -------------------------------------------------------------------
 
@@ -153,10 +153,11 @@ class ProviderProcess:
 
     def _send(self, output: Output) -> None:
         name, topics = self._settings.name, self._topics
-        if output.aggregates is not None:
-            self.relay.publish(topics.aggregate(name), output.aggregates.SerializeToString())
-        for owner, feedback in output.feedback.items():
-            self.relay.publish(topics.feedback(owner, name), feedback.SerializeToString())
+        for aggregates in output.aggregates:
+            self.relay.publish(topics.aggregate(name), aggregates.SerializeToString())
+        for owner, messages in output.feedback.items():
+            for feedback in messages:
+                self.relay.publish(topics.feedback(owner, name), feedback.SerializeToString())
         if output.served:
             assert self._journal is not None
             self._journal.add(output.served, output.passed_on)

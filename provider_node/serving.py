@@ -6,10 +6,12 @@ Placements come in, grants come in; counts, aggregates, results and journal line
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
+from fogveil.ordering import parts
 from fogveil.randomness import drawn
 from fogveil.v1.clock_pb2 import Grant
 from fogveil.v1.full_pb2 import LookRequest, LookResponse, Resources
@@ -19,6 +21,9 @@ from provider_node.provider import Provider, ProviderConfig
 
 log = logging.getLogger("provider_node")
 
+CLOUD = ""
+"""Stands for the one who gets aggregates."""
+
 
 @dataclass
 class Output:
@@ -27,8 +32,8 @@ class Output:
     counts: list[int] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)
     passed_on: list[bool] = field(default_factory=list)
-    aggregates: Aggregates | None = None
-    feedback: dict[str, Feedback] = field(default_factory=dict)
+    aggregates: list[Aggregates] = field(default_factory=list)
+    feedback: dict[str, list[Feedback]] = field(default_factory=dict)
     """By sources process."""
 
 
@@ -59,8 +64,8 @@ class Serving:
         self._seen: set[int] = set()
         self._aggregates: list[Placement] = []
         self._results: dict[str, list[Result]] = {name: [] for name in set(self._owners)}
-        self._forwards = 0
-        self._flushes = 0
+        self._sent: Counter[str] = Counter()
+        """Messages to each sources process, and to the Cloud."""
 
     # --- what comes in ---------------------------------------------------------------------------
 
@@ -103,19 +108,23 @@ class Serving:
         if isfinite(grant.until):
             self.now = grant.until
         if grant.forward and not self._is_cloud:
-            sequence, self._forwards = self._forwards, self._forwards + 1
-            output.aggregates = Aggregates(
-                episode=self.episode, sequence=sequence, aggregates=self._aggregates
-            )
+            for part, more in parts(self._aggregates):
+                numbers = self._numbers(CLOUD)
+                output.aggregates.append(Aggregates(**numbers, aggregates=part, more=more))
             self._aggregates = []
         if grant.flush:
             for owner, results in self._results.items():
-                output.feedback[owner] = Feedback(
-                    episode=self.episode, sequence=self._flushes, results=results
-                )
+                output.feedback[owner] = [
+                    Feedback(**self._numbers(owner), results=part, more=more)
+                    for part, more in parts(results)
+                ]
                 self._results[owner] = []
-            self._flushes += 1
         return output
+
+    def _numbers(self, receiver: str) -> dict[str, int]:
+        """Number the next message to somebody."""
+        self._sent[receiver] += 1
+        return {"episode": self.episode, "sequence": self._sent[receiver]}
 
     def _advance(self, until: float, output: Output) -> None:
         served = self.provider.advance(until)

@@ -9,7 +9,7 @@ import fcntl
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -124,7 +124,9 @@ def alone(out: Path) -> Iterator[None]:
         yield
 
 
-def resume_log(out: Path, scenario: Scenario, episodes: int) -> Lines:
+def resume_log(
+    out: Path, scenario: Scenario, episodes: int, how: Mapping[str, Any] | None = None
+) -> Lines:
     """Return the log of the episodes that the agent's checkpoint has; none begins a training.
 
     The whole scenario is compared by its digest: the checkpoint itself may not hold it.
@@ -132,7 +134,8 @@ def resume_log(out: Path, scenario: Scenario, episodes: int) -> Lines:
     digest = hashlib.sha256(scenario.model_dump_json().encode()).hexdigest()
     given = out / GIVEN
     if not episodes:
-        write_json(given, {"scenario": scenario.name, "digest": digest})
+        about = {"mode": "embedded"} if how is None else how
+        write_json(given, {"scenario": scenario.name, "digest": digest, **about})
         return []
     try:
         same = json.loads(given.read_text(encoding="utf-8"))["digest"] == digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -14,14 +15,21 @@ log = logging.getLogger("fogveil")
 
 PATIENCE = 30.0
 """Seconds to wait for what was announced; a broken connection is noticed much sooner."""
+MOST_EARLY = 1024
+"""Messages that are kept until those before them come."""
+MOST_IN_ONE = 16384
+"""Workloads, jobs or results in one message, which stays well below what is relayed."""
 
 
 class Sequence:
     """Puts the messages of one sender and one episode into order.
 
+    They are numbered from 1: 0 is what the protocol reads where nothing was written, so that bytes
+    which are a message by accident take nobody's place.
+
     >>> inbox = Sequence("agent")
     >>> inbox.begin(episode=1)
-    >>> inbox.take(1, 1, "second"), inbox.take(1, 0, "first"), inbox.take(1, 1, "again")
+    >>> inbox.take(1, 2, "second"), inbox.take(1, 1, "first"), inbox.take(1, 2, "again")
     ([], ['first', 'second'], [])
     """
 
@@ -32,20 +40,21 @@ class Sequence:
     def begin(self, episode: int) -> None:
         """Expect the first message of an episode."""
         self._episode = episode
-        self._next = 0
+        self._next = 1
         self._early: dict[int, Any] = {}
 
     @property
     def taken(self) -> int:
         """How many messages came, in order and without a gap."""
-        return self._next
+        return self._next - 1
 
     def take(self, episode: int, sequence: int, message: Any) -> list[Any]:
         """Take a message in; return those that are due now."""
-        if episode != self._episode or sequence < self._next or sequence in self._early:
+        fault = self._fault(episode, sequence)
+        if fault:
             log.warning(
-                "dropped message %d of episode %d from %s: it is a duplicate or out of its episode",
-                *(sequence, episode, self.sender),
+                "dropped message %d of episode %d from %s: %s",
+                *(sequence, episode, self.sender, fault),
             )
             return []
         self._early[sequence] = message
@@ -54,6 +63,15 @@ class Sequence:
             due.append(self._early.pop(self._next))
             self._next += 1
         return due
+
+    def _fault(self, episode: int, sequence: int) -> str | None:
+        if episode != self._episode:
+            return f"this is episode {self._episode}"
+        if sequence < self._next or sequence in self._early:
+            return "it came before"
+        if sequence >= self._next + MOST_EARLY:
+            return f"message {self._next} is still to come"
+        return None
 
 
 class Tally:
@@ -90,6 +108,18 @@ class Tally:
                 f"waited {patience:g} s for {self._what} {number} from {self._sender} "
                 f"and got {self.count}",
             ) from None
+
+
+Item = TypeVar("Item")
+
+
+def parts(items: list[Item]) -> Iterator[tuple[list[Item], bool]]:
+    """Cut what may be too much for one message; say of each part whether more follow.
+
+    Of nothing there is one part, too.
+    """
+    for at in range(0, max(len(items), 1), MOST_IN_ONE):
+        yield items[at : at + MOST_IN_ONE], at + MOST_IN_ONE < len(items)
 
 
 M = TypeVar("M", bound=Message)

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import selectors
+import shutil
 import subprocess
 import sys
 import time
@@ -72,7 +73,11 @@ class Testbed:
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self._folder / "testbed.log"
+        path, before = self._folder / "testbed.log", self._folder / "participants"
+        if before.exists():  # records of another run would be mixed with ours
+            if not path.exists():
+                raise InputError(f"{before} is there and no testbed's; choose another --out")
+            shutil.rmtree(before)
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._log = os.fdopen(opened, "w", encoding="utf-8", errors="replace")
         try:

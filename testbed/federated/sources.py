@@ -13,7 +13,7 @@ from typing import Any
 from broker.client import Relay
 from broker.topics import Topics
 from fogveil.clock_seat import ClockSeat, join_clock
-from fogveil.ordering import Sequence, Tally, decode
+from fogveil.ordering import Sequence, Tally, decode, parts
 from fogveil.participant import first_of, listen, main
 from fogveil.randomness import drawn
 from fogveil.settings import Settings, tuples
@@ -123,7 +123,7 @@ class SourcesProcess:
                     log.warning(
                         "dropped the result of job %d from %s: no such job", *(result.job, sender)
                     )
-            self._closed[sender].add(1)
+            self._closed[sender].add(not due.more)
 
     async def follow(self, seat: ClockSeat) -> None:
         """Do what the clock orders until the run ends."""
@@ -173,10 +173,11 @@ class SourcesProcess:
             )
             for emitted, job, cluster, category in due
         ]
-        message = Workloads(episode=self._episode, sequence=self._sequence, workloads=workloads)
-        self._sequence += 1
         topic = self._topics.workload(self._settings.name)
-        self.relay.publish(topic, message.SerializeToString())
+        for part, _ in parts(workloads):
+            self._sequence += 1
+            message = Workloads(episode=self._episode, sequence=self._sequence, workloads=part)
+            self.relay.publish(topic, message.SerializeToString())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ class Training:
     """Episodes between checkpoints."""
     done: int = 0
     """Episodes trained before."""
+    checkpoint: Path | None = None
+    """Where they ended."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ class Split:
                 "hyperparameters": plan.training.hyperparameters,
                 "every": plan.training.every,
             }
+            if plan.training.checkpoint:
+                copy_whole(plan.training.checkpoint, self.folder_of(AGENT))
         return self._write(
             AGENT,
             clock,
@@ -168,3 +173,11 @@ def _absolute(spec: str) -> str:
     """Spell a policy so that another process finds it from its own folder."""
     path = policies.file_of(spec)
     return spec if path is None else spec.replace(str(path), str(path.resolve()), 1)
+
+
+def copy_whole(path: Path, folder: Path) -> None:
+    """Copy a file into a folder so that it is whole or not there."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = folder / f"{path.name}.part"
+    shutil.copy(path, part)
+    part.replace(folder / path.name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.agents import find_agent
+from agent.learned import LearningAgent
 from agent.learning.checkpoint import read_header
 from agent.learning.hyperparameters import Hyperparameters
 from agent.policies import check_level
@@ -16,7 +16,7 @@ from agent.trainee import CHECKPOINT, LIGHT, Figures
 from testbed.federated.evaluate import join, remove_records
 from testbed.federated.launch import CLOCK, Testbed
 from testbed.federated.run import testbed_folder
-from testbed.federated.split import Plan, Training
+from testbed.federated.split import Plan, Training, copy_whole
 from testbed.federated.windows import AGENT
 from testbed.scenario import Scenario
 from testbed.summary import Summary
@@ -53,20 +53,27 @@ def train_federated(
     with alone(out):
         checkpoint = out / CHECKPOINT
         done = read_header(checkpoint)["episodes"] if checkpoint.exists() else 0
-        before = resume_log(out, scenario, done)
-        hyperparameters = (given or kind.defaults).model_dump(mode="json")
-        training = Training(name, hyperparameters, every, done)
+        hyperparameters = given or kind.defaults
+        before = resume_log(out, scenario, done, _how(plan, kind, hyperparameters))
+        training = Training(
+            name, hyperparameters.model_dump(mode="json"), every, done, checkpoint if done else None
+        )
         with testbed_folder(None) as folder:
-            if done:
-                _copy(checkpoint, folder / "participants" / AGENT)
             with Testbed(world, replace(plan, training=training), folder) as testbed:
                 told = _Told()
                 episodes = _episodes(world, testbed, out, done, told, watch)
                 note = (lambda episode: watch(told.progress, episode)) if watch else _look_away
                 keep_log(out, before, episodes, note)
-            _copy(testbed.split.folder_of(AGENT) / CHECKPOINT, out)
-            _copy(testbed.split.folder_of(AGENT) / LIGHT, out)
+            for name_made in (CHECKPOINT, LIGHT):
+                copy_whole(testbed.split.folder_of(AGENT) / name_made, out)
     return out / LIGHT
+
+
+def _how(plan: Plan, kind: type[LearningAgent], hyperparameters: Hyperparameters) -> dict[str, Any]:
+    """Say how the training was run, and whether its windows change what is learned."""
+    window = plan.window or (hyperparameters.train_period if kind.decides_ahead else 1)
+    exact = window <= 1 or plan.window == 0
+    return {"mode": "federated", "window": window, "approximation": not exact}
 
 
 class _Told:
@@ -109,12 +116,4 @@ def _episodes(
         # By now it is in the log: the checkpoint that is kept is never ahead of that.
         made = testbed.split.folder_of(AGENT) / CHECKPOINT
         if made.exists() and read_header(made)["episodes"] == done + episode:
-            _copy(made, out)
-
-
-def _copy(path: Path, folder: Path) -> None:
-    """Copy a file so that it is whole or not there."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = folder / f"{path.name}.part"
-    shutil.copy(path, part)
-    part.replace(folder / path.name)
+            copy_whole(made, out)
