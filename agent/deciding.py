@@ -105,10 +105,10 @@ class Deciding:
         for seen in rows:
             blind, node, arrival = self._open.popleft()
             given: tuple[int, ...] = ()
-            if seen is not None and self.needs is not Level.NONE:
-                shown = self._shown(blind, seen)
-                if self.ahead:
-                    learn(self._policy, shown, node)
+            shown = blind if seen is None else self._shown(blind, seen)
+            if self.ahead:
+                learn(self._policy, shown, node)
+            if self.needs is not Level.NONE:
                 given = _given(shown)
             _, job, cluster, category, *_ = blind
             self._note(Decision(job, cluster, category, node, blind.time, arrival, given))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from dataclasses import replace
@@ -19,7 +20,6 @@ from fogveil.disclosure import CountKind, Level
 from fogveil.ordering import Sequence, Tally, decode
 from fogveil.participant import first_of, listen, report
 from fogveil.randomness import drawn
-from fogveil.recording import Recording
 from fogveil.settings import Settings, tuples
 from fogveil.v1.clock_pb2 import (
     LOOK_AFTER,
@@ -32,6 +32,8 @@ from fogveil.v1.clock_pb2 import (
 )
 from fogveil.v1.workload_pb2 import Placement, Placements, Workload, Workloads
 
+log = logging.getLogger("agent")
+
 WINDOW = 64
 """Decisions taken ahead where nothing else limits them."""
 WINDOWS_OPEN = 2
@@ -42,10 +44,12 @@ REPORT_EVERY = 0.25
 
 async def serve(settings: Settings) -> None:
     """Place workloads as the central agent of a federated testbed, and learn if asked to."""
-    view = agent_view(settings.own["view"])
-    process = AgentProcess(settings, view)
-    client = f"{settings.run}-{settings.name}"
-    async with Relay(settings.broker, client) as relay, join_clock(settings) as seat:
+    with settings.reading():
+        process = AgentProcess(settings, agent_view(settings.own["view"]))
+    async with (
+        Relay(settings.broker, settings.client()) as relay,
+        join_clock(settings, process.recording) as seat,
+    ):
         process.relay = relay
         await relay.subscribe(Topics(settings.run).all_workloads)
         await first_of(
@@ -56,6 +60,21 @@ async def serve(settings: Settings) -> None:
             farewell=seat.leave,
         )
         await relay.drained()
+
+
+def prepare(settings: Settings) -> None:
+    """Load what the episodes will need."""
+    for spec in settings.own["plan"]:
+        policies.find(_here(settings, spec))
+    if settings.own["train"]:
+        from agent.learning import adam, ddqn, network
+
+        del adam, ddqn, network
+
+
+def _here(settings: Settings, spec: str) -> str:
+    """Return where a policy is that came with a file of its own: in the agent's folder."""
+    return spec if policies.file_of(spec) is None else str(settings.folder / spec)
 
 
 def agent_view(plain: dict[str, Any]) -> AgentView:
@@ -80,10 +99,8 @@ class AgentProcess:
         """Decisions per window; 1 is lockstep, 0 lets the policy's nature decide."""
         self._host = _Training(view, own["train"], settings) if own["train"] else None
         self._now = 0.0
-        self._recording = None
-        if own["record"]:
-            self._recording = Recording(settings.folder, settings.name, lambda: self._now)
-        self.watching = Watching(own["providers"], self._recording)
+        self.recording = settings.recording(lambda: self._now)
+        self.watching = Watching(settings, view.cloud, own["providers"], self.recording)
         self._inbox = Inbox(view)
         self._workloads = {name: Sequence(name) for name in own["sources"]}
         self._emitted = {name: Tally("workload", name) for name in own["sources"]}
@@ -96,8 +113,9 @@ class AgentProcess:
 
     def receive(self, topic: str, payload: bytes) -> None:
         """Take workloads in."""
-        sender = self._topics.sender(topic)
+        sender = self._topics.publisher(topic)
         if sender not in self._workloads:
+            log.warning("dropped a message to %s, where nobody emits workloads", topic)
             return
         message = decode(Workloads, payload, sender)
         if message is None:
@@ -122,8 +140,8 @@ class AgentProcess:
         finally:
             if self._record:
                 self._record.close()
-            if self._recording:
-                self._recording.close()
+            if self.recording:
+                self.recording.close()
 
     async def _begin(self, begin: Begin) -> AgentReady:
         self._inbox.reset()
@@ -154,15 +172,15 @@ class AgentProcess:
         view = self._view
         # A run's own chance is that of its draw, as in the embedded engine.
         view = replace(view, seed=drawn(view.seed, begin.draw))
-        return policies.load(self._plan[begin.episode], view)
+        return policies.load(_here(self._settings, self._plan[begin.episode]), view)
 
     def _readiness(self) -> AgentReady:
         deciding, asked = self._deciding, self._window_asked
         cloud = deciding.watches_cloud
         if deciding.needs is Level.NONE:
             look = LOOK_NEVER
-        elif deciding.ahead and asked != 1:
-            look = LOOK_AFTER
+        elif deciding.ahead and asked != 1 and deciding.needs is not Level.FULL:
+            look = LOOK_AFTER  # what level full adds is told of the moment only
         else:
             look = LOOK_BEFORE
         self._look = look
@@ -198,6 +216,8 @@ class AgentProcess:
             topic = self._topics.placement(self._view.nodes[node])
             self.relay.publish(topic, message.SerializeToString())
         self._decisions += len(workloads)
+        assert self._record is not None
+        self._record.flush()
         return placed
 
     async def _seen(self, workloads: list[Workload]) -> list[Seen]:

@@ -38,12 +38,17 @@ class Record:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(descriptor, "w", encoding="ascii")
         self._file.write(HEADER + "\n")
+        self._file.flush()
 
     def add(self, decision: Decision) -> None:
         """Note a decision."""
         *numbers, emitted, arrival, seen = decision
         first = ",".join(map(str, numbers))
         self._file.write(f"{first},{emitted!r},{arrival!r},{' '.join(map(str, seen))}\n")
+
+    def flush(self) -> None:
+        """Hand what was noted to the operating system: it outlives the agent."""
+        self._file.flush()
 
     def close(self) -> None:
         """Write the rest."""

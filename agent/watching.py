@@ -12,8 +12,10 @@ from grpc import aio
 from agent.policy import Load
 from fogveil.channels import REFUSALS, dial
 from fogveil.errors import LostError, SurroundingsError
+from fogveil.identity import CLOUD, PROVIDER, Identity
 from fogveil.ordering import PATIENCE
 from fogveil.recording import Recording
+from fogveil.settings import Settings
 from fogveil.v1.boundary_pb2 import WatchRequest
 from fogveil.v1.boundary_pb2_grpc import QueueServiceStub
 from fogveil.v1.full_pb2 import LookRequest
@@ -30,7 +32,14 @@ CLOCK_FIRST = 1.0
 class Watching:
     """Streams from all providers that were asked to be watched."""
 
-    def __init__(self, addresses: Mapping[str, str], recording: Recording | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        cloud: str,
+        addresses: Mapping[str, str],
+        recording: Recording | None,
+    ) -> None:
+        self._settings, self._cloud = settings, cloud
         self._addresses, self._recording = addresses, recording
         self._channels: dict[str, aio.Channel] = {}
         self._counts: dict[str, deque[list[int]]] = {}
@@ -51,16 +60,19 @@ class Watching:
         try:
             async with asyncio.timeout(CONNECTING):
                 await call.initial_metadata()
-        except (TimeoutError, aio.AioRpcError) as error:
-            raise _lost(name, str(error)) from error
+        except TimeoutError as error:
+            raise _lost(name, f"no answer within {CONNECTING:g} s") from error
+        except aio.AioRpcError as error:
+            raise _lost(name, error.details()) from error
         self._counts[name] = deque()
         self._readers.append(asyncio.ensure_future(self._read(name, call)))
 
     def _channel(self, name: str) -> aio.Channel:
         if name not in self._channels:
-            channel = dial(self._addresses[name])
-            recording = self._recording
-            self._channels[name] = recording.channel(channel, name) if recording else channel
+            role = CLOUD if name == self._cloud else PROVIDER
+            peer = Identity(self._settings.run, role, name)
+            address = self._addresses[name]
+            self._channels[name] = dial(self._settings, address, peer, self._recording)
         return self._channels[name]
 
     async def _read(self, name: str, call: Any) -> None:
@@ -111,10 +123,7 @@ class Watching:
         """Ask what only level `full` tells, for the workload at hand."""
         demand = workload.demand if workload.HasField("demand") else None
         request = LookRequest(job=workload.job, category=workload.category, demand=demand)
-        try:
-            answers = await asyncio.gather(*(self._look(name, request) for name in names))
-        except aio.AioRpcError as error:
-            raise SurroundingsError(f"a provider refused level full: {error.details()}") from error
+        answers = await asyncio.gather(*(self._look(name, request) for name in names))
         resources = [answer.resources for answer in answers]
         return Load(
             tuple(each.ipt for each in resources),
@@ -128,8 +137,13 @@ class Watching:
         if name not in self._looks:
             self._looks[name] = ResourcesServiceStub(self._channel(name)).Look()
         call = self._looks[name]
-        await call.write(request)
-        answer = await call.read()
+        try:
+            await call.write(request)
+            answer = await call.read()
+        except aio.AioRpcError as error:
+            raise _lost(name, error.details()) from error
+        except asyncio.InvalidStateError:  # the call ended before
+            answer = aio.EOF
         if answer is aio.EOF:
             raise _lost(name)
         return answer

@@ -1,4 +1,7 @@
-"""Run the built-in broker in a process of its own: python -m broker --port 0."""
+"""Run the built-in broker in a process of its own: python -m broker --port 0.
+
+With --identity and --access it speaks TLS, and lets identities do what the table says.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,20 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 import uvloop
 
+from broker import tls
+from broker.access import Access
 from broker.builtin import Broker
 from fogveil.errors import FogveilError, SurroundingsError
+from fogveil.identity import Credentials
 
 
-async def serve(host: str, port: int, *, lifeline: bool) -> None:
+async def serve(
+    host: str, port: int, guard: tuple[Path, Path] | None = None, *, lifeline: bool
+) -> None:
     """Relay until SIGTERM, SIGINT or, with a lifeline, the end of standard input."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -24,9 +33,12 @@ async def serve(host: str, port: int, *, lifeline: bool) -> None:
         loop.add_signal_handler(number, ended.set)
     if lifeline:
         loop.add_reader(sys.stdin.fileno(), _read_to_end, loop, ended)
-    broker = Broker()
+    broker, secure = Broker(), None
+    if guard:
+        identity, access = guard
+        broker, secure = Broker(Access.read(access).may), tls.for_broker(Credentials(identity))
     try:
-        listening = await broker.listen(host, port)
+        listening = await broker.listen(host, port, secure)
     except OSError as error:
         raise SurroundingsError(f"broker: port {port} on {host} is taken") from error
     try:
@@ -51,11 +63,18 @@ def main() -> int:
     parser.add_argument(
         "--lifeline", action="store_true", help="end when standard input ends (launcher gone)"
     )
+    parser.add_argument(
+        "--identity", type=Path, metavar="FOLDER", help="key, certificate and authority: speak TLS"
+    )
+    parser.add_argument("--access", type=Path, metavar="FILE", help="which identity may do what")
     options = parser.parse_args()
+    if (options.identity is None) != (options.access is None):
+        parser.error("--identity and --access go together")
+    guard = (options.identity, options.access) if options.identity else None
     logging.basicConfig(format="%(asctime)s %(message)s")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(options.host, options.port, lifeline=options.lifeline))
+            runner.run(serve(options.host, options.port, guard, lifeline=options.lifeline))
     except FogveilError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -2,6 +2,12 @@
 
 It relays at QoS 0 and 1 and keeps no sessions: a client that comes back starts afresh. A reader
 that is slow slows down those who publish to it, so nothing is lost and nothing piles up.
+
+Over TLS every client has to prove an identity of the run, and the table of `broker.access` says
+what it may do. As in mosquitto, a refused subscription is refused in the SUBACK, a refused message
+or will is acknowledged and dropped, because MQTT 3.1.1 has no word for it, and the client id and
+user name that a client gives count for nothing: both are what its certificate says, so nobody can
+push another out of its place. An identity without any rights can connect, and do nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from itertools import count, cycle
-from typing import Literal, cast
+from typing import cast
 
+from broker import tls
+from broker.access import Action
 from broker.packets import (
     LEVEL,
     REFUSED,
@@ -33,9 +42,10 @@ from broker.packets import (
     encode,
 )
 from broker.routing import Router
+from fogveil.identity import Identity
 
-Access = Callable[[str, Literal["publish", "subscribe"], str], bool]
-"""Says whether an identity (user name, else client id) may publish to a topic or subscribe."""
+May = Callable[[Identity | None, Action, str], bool]
+"""Says whether somebody may publish to a topic or subscribe to a filter; None is unknown."""
 
 MOST_QOS = 1
 UNSENT = 2**20
@@ -49,15 +59,15 @@ TICK = 1.0
 logger = logging.getLogger("broker")
 
 
-def anybody(_identity: str, _action: str, _topic: str) -> bool:
-    """Let everybody do everything."""
+def anybody(_identity: Identity | None, _action: Action, _topic: str) -> bool:
+    """Let everybody do everything, as long as participants carry no identities."""
     return True
 
 
 class Broker:
     """Relays between the connections it has accepted."""
 
-    def __init__(self, may: Access = anybody) -> None:
+    def __init__(self, may: May = anybody) -> None:
         self.may = may
         self.router: Router[Connection] = Router()
         self._connections: set[Connection] = set()
@@ -67,10 +77,17 @@ class Broker:
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
 
-    async def listen(self, host: str, port: int) -> int:
+    async def listen(self, host: str, port: int, secure: ssl.SSLContext | None = None) -> int:
         """Accept connections, and return the port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host, port)
+        self._server = await loop.create_server(
+            lambda: Connection(self),
+            host,
+            port,
+            ssl=secure,
+            ssl_handshake_timeout=CONNECT_WITHIN if secure else None,
+            ssl_shutdown_timeout=CONNECT_WITHIN if secure else None,
+        )
         self._ticking = loop.create_task(self._tick())
         number: int = self._server.sockets[0].getsockname()[1]
         return number
@@ -103,6 +120,7 @@ class Broker:
         former = self._clients.get(name)
         self._clients[name] = connection
         if former is not None:
+            former.send_will()
             former.abort()
         return name
 
@@ -145,7 +163,8 @@ class Connection(asyncio.Protocol):
         self._frames = Frames()
         self._unsent: list[bytes] = []
         self._client = ""
-        self._identity = ""
+        self._identity: Identity | None = None
+        self._secure = False
         self._connected = False
         self._closing = False
         self._will: Publish | None = None
@@ -167,6 +186,8 @@ class Connection(asyncio.Protocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=UNSENT)
         self._transport = transport
+        self._secure = transport.get_extra_info("sslcontext") is not None
+        self._identity = tls.identity_of(transport.get_extra_info("peercert"))
         self._deadline = _now() + CONNECT_WITHIN
         self._broker.accepted(self)
 
@@ -189,9 +210,7 @@ class Connection(asyncio.Protocol):
         for reader in tuple(self._waits_for):
             reader.release(self)
         self._release_all()
-        if self._will and self._broker.may(self._identity, "publish", self._will.topic):
-            self._broker.relay(self._will)
-            self._broker.flush(self)
+        self.send_will()
 
     def pause_writing(self) -> None:
         """Note that the client reads more slowly than we send."""
@@ -235,6 +254,13 @@ class Connection(asyncio.Protocol):
             self.flush()
         elif _now() > self._deadline and (self._allowance or not self._connected or self._closing):
             self.abort()
+
+    def send_will(self) -> None:
+        """Publish the will, once, as the client could have published it."""
+        will, self._will = self._will, None
+        if will and self._broker.may(self._identity, "publish", will.topic):
+            self._broker.relay(will)
+            self._broker.flush(self)
 
     # --- slow readers ---------------------------------------------------------------------------
 
@@ -299,13 +325,15 @@ class Connection(asyncio.Protocol):
             answer = Answer.WRONG_VERSION
         elif not packet.client and not packet.clean:
             answer = Answer.WRONG_CLIENT_ID
+        elif self._secure and self._identity is None:
+            answer = Answer.NOT_AUTHORISED
         self.write(encode(Connack(answer)))
         if answer is not Answer.ACCEPTED:
             self._close()
             return
         self._connected = True
-        self._client = self._broker.introduce(self, packet.client)
-        self._identity = packet.user or self._client
+        name = self._identity.common_name if self._identity else packet.client
+        self._client = self._broker.introduce(self, name)
         self._will = packet.will
         self._allowance = packet.keepalive * PATIENCE
         self._deadline = _now() + self._allowance

@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import socket
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
@@ -17,9 +18,11 @@ import aiomqtt
 import paho.mqtt.client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
+from broker import tls
 from broker.address import Address
 from broker.packets import LIMIT, REFUSED
-from fogveil.errors import SurroundingsError
+from fogveil.errors import InputError, SurroundingsError
+from fogveil.identity import Credentials, Identity
 
 QOS = 0
 """At most once, which is exactly once here: nobody reconnects within a run, TCP loses nothing, and
@@ -46,7 +49,12 @@ Result = TypeVar("Result")
 class Relay:
     """A connection for one run; it never reconnects, because a run does not outlive its broker.
 
-    `name` becomes the client id, so it has to be unique among all who share the broker.
+    `name` becomes the client id, so it has to be unique among all who share the broker; but a
+    broker that knows identities takes the client id from the certificate.
+
+    At mqtts:// the participant proves itself by its credentials, and takes for the broker whoever
+    proves to be `broker_identity`. Without a broker's identity the broker is somebody else's: it
+    is checked as browsers check servers, and is shown no certificate.
     """
 
     SOCKET_OPTIONS = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
@@ -54,14 +62,30 @@ class Relay:
 
     _wire: _Wire
 
-    def __init__(self, address: str, name: str, *, keepalive: int = 4, limit: int = LIMIT) -> None:
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        *,
+        credentials: Credentials | None = None,
+        broker_identity: Identity | None = None,
+        keepalive: int = 4,
+        limit: int = LIMIT,
+    ) -> None:
         self._address = Address.parse(address)
         self._name = name
+        self._secure: ssl.SSLContext | None = None
+        if self._address.tls:
+            self._secure = tls.for_participant(broker_identity, credentials)
+        elif broker_identity is not None:
+            raise InputError(
+                f"the broker {self._address} cannot prove who it is: it needs mqtts://"
+            )
         self._keepalive = keepalive
         self._limit = limit
 
     async def __aenter__(self) -> Self:
-        self._wire = _Wire(self._address, self._name, self._keepalive, self._limit)
+        self._wire = _Wire(self._address, self._name, self._secure, self._keepalive, self._limit)
         try:
             await self._wire.__aenter__()
         except aiomqtt.MqttError as error:
@@ -99,14 +123,17 @@ class Relay:
                     f"the broker {self._address} does not let {self._name} subscribe to {filter_}"
                 )
 
-    def publish(self, topic: str, payload: bytes) -> None:
-        """Send a message behind those already sent; a lost broker shows in `messages`."""
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Send a message behind those already sent; a lost broker shows in `messages`.
+
+        A retained one is kept by the broker for those who subscribe later.
+        """
         if len(payload) > self._limit:
             raise SurroundingsError(
                 f"a message to {topic} has {len(payload)} bytes, more than the {self._limit} "
                 "that are relayed"
             )
-        self._wire.send(topic, payload)
+        self._wire.send(topic, payload, retain=retain)
 
     async def drained(self) -> None:
         """Wait until the broker has taken everything that was published.
@@ -157,7 +184,14 @@ class _Wire(aiomqtt.Client):
     burst a quarter of the CPU or less.
     """
 
-    def __init__(self, address: Address, name: str, keepalive: int, limit: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        name: str,
+        secure: ssl.SSLContext | None,
+        keepalive: int,
+        limit: int,
+    ) -> None:
         super().__init__(
             address.host,
             address.port,
@@ -169,10 +203,12 @@ class _Wire(aiomqtt.Client):
             timeout=CONNECT_WITHIN,
             keepalive=keepalive * FORBEARANCE,
             socket_options=Relay.SOCKET_OPTIONS,
+            tls_context=secure,
         )
         self.inbox: deque[tuple[str, bytes]] = deque()
         self.lost: asyncio.Future[str] = self._loop.create_future()
         """Done, with the reason, when the connection is no more."""
+        self._secure = secure is not None
         self._limit = limit
         self._between_pings = keepalive / PINGS
         self._awaited: asyncio.Future[None] | None = None
@@ -197,10 +233,10 @@ class _Wire(aiomqtt.Client):
         self._client.on_socket_register_write = self._flush_soon
         self._watching = self._loop.create_task(self._watch())
 
-    def send(self, topic: str, payload: bytes) -> None:
+    def send(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Hand a message to paho, which writes it in the event loop's next round."""
         if not self.lost.done():
-            self._client.publish(topic, payload, QOS)
+            self._client.publish(topic, payload, QOS, retain)
 
     async def news(self) -> None:
         """Wait until a message arrives or the connection ends."""
@@ -265,7 +301,10 @@ class _Wire(aiomqtt.Client):
         self, client: paho.Client, data: Any, flags: Any, code: ReasonCode, properties: Any
     ) -> None:
         if not self._connected.done():
-            self._connected.set_exception(aiomqtt.MqttError("it closed the connection"))
+            reason = "it closed the connection"
+            if self._secure:
+                reason += ", which it does where a certificate is not one of its run"
+            self._connected.set_exception(aiomqtt.MqttError(reason))
         self._on_disconnect(client, data, flags, code, properties)
         if self._disconnected.done():
             self._disconnected.exception()  # seen, so asyncio does not complain
@@ -300,15 +339,25 @@ class _Wire(aiomqtt.Client):
             self._writing = False
 
     def _read(self) -> None:
+        if self._descriptor is None:
+            return
         self._heard = True
         try:
             for _ in range(AT_A_TIME):
                 before = len(self.inbox)
                 self._client.loop_read()
-                if len(self.inbox) == before:
-                    break
+                if len(self.inbox) == before and not self._decrypted:
+                    return
+            if self._decrypted:
+                self._loop.call_soon(self._read)
         except Exception as error:  # noqa: BLE001 - paho's parser raises whatever it trips over
             self.end(f"it sent what is no MQTT: {error}")
+
+    @property
+    def _decrypted(self) -> bool:
+        """Whether TLS holds bytes ready: they are no news to the event loop."""
+        sock = self._client.socket() if self._secure else None
+        return isinstance(sock, ssl.SSLSocket) and sock.pending() > 0
 
     def _flush(self) -> None:
         if self._descriptor is None:

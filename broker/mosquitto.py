@@ -1,19 +1,29 @@
-"""mosquitto, set up for one run: on loopback, on a port and in a folder of its own."""
+"""mosquitto, set up for one run: on loopback, on a port and in a folder of its own.
+
+With identities it speaks TLS, takes its clients' names from their certificates, and its plugin
+`dynamic security` holds them to the table of `broker.access`. (Its `acl_file` would not do: it
+grants every subscription, even to `#`, and leaves out what may not be delivered.)
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from broker import tether
+from broker.access import Access, Guard, write_private
 from broker.address import Address
 from broker.packets import LIMIT, PACKET_LIMIT
 from fogveil.errors import InputError
 
 CONFIGURATION = "mosquitto.conf"
+RULES = "dynamic-security.json"
+PLUGIN = "mosquitto_dynamic_security.so"
 PLACES = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
 """Debian installs it where only an administrator's PATH looks."""
 
@@ -34,11 +44,36 @@ def required() -> str:
     return found
 
 
-def launch(executable: str, folder: Path, address: Address, log: int) -> subprocess.Popen[bytes]:
+def find_plugin(executable: str) -> Path | None:
+    """Return the path of the plugin that belongs to an executable, if it is installed."""
+    prefix = Path(executable).resolve().parent.parent
+    for places in ("lib", "lib64", "lib/*", "lib/*/*"):
+        for place in sorted(prefix.glob(places)):
+            if (place / PLUGIN).is_file():
+                return place / PLUGIN
+    return None
+
+
+def required_plugin(executable: str) -> Path:
+    """Return the path of the plugin, or say what to do without."""
+    found = find_plugin(executable)
+    if found is None:
+        raise InputError(
+            f"broker: {executable} comes without {PLUGIN}, which holds participants to what they "
+            "may do: install mosquitto 2 in full, or choose the broker `builtin`"
+        )
+    return found
+
+
+def launch(
+    executable: str, folder: Path, address: Address, log: int, guard: Guard | None = None
+) -> subprocess.Popen[bytes]:
     """Start mosquitto at an address; what it has to say goes to the descriptor `log`."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(os.open(folder / CONFIGURATION, flags, 0o600), "w") as out:
-        out.write(configuration(address))
+    access = ["allow_anonymous true"]  # as long as participants carry no identities
+    if guard:
+        access = _guarded(guard, required_plugin(executable))
+        write_private(folder / RULES, json.dumps(rules(guard.access), indent=1))
+    write_private(folder / CONFIGURATION, configuration(address, access))
     return subprocess.Popen(  # noqa: S603 - no shell, and nothing a stranger chose
         [
             *(sys.executable, "-I", "-S", tether.__file__, str(os.getpid())),
@@ -53,10 +88,40 @@ def launch(executable: str, folder: Path, address: Address, log: int) -> subproc
     )
 
 
-def configuration(address: Address) -> str:
+def configuration(address: Address, access: list[str]) -> str:
     """Return the text of the configuration file."""
-    sections = (_listener(address), _access(), _no_limits(), _files())
+    sections = (_listener(address), access, _no_limits(), _files())
     return "\n\n".join("\n".join(section) for section in sections) + "\n"
+
+
+def rules(access: Access) -> dict[str, Any]:
+    """Return the table as the plugin reads it: a client and a role of its own for each identity."""
+    names = {identity.common_name: given for identity, given in access.table.items()}
+    return {
+        "defaultACLAccess": {
+            "publishClientSend": False,
+            "publishClientReceive": False,
+            "subscribe": False,
+            "unsubscribe": True,  # `Relay.drained` asks that way
+        },
+        "clients": [{"username": name, "roles": [{"rolename": name}]} for name in names],
+        "groups": [],
+        "roles": [
+            {
+                "rolename": name,
+                "acls": [
+                    *(_allow("publishClientSend", topic) for topic in sorted(given.publish)),
+                    *(_allow("subscribeLiteral", filter_) for filter_ in sorted(given.subscribe)),
+                    *(_allow("publishClientReceive", each) for each in sorted(given.subscribe)),
+                ],
+            }
+            for name, given in names.items()
+        ],
+    }
+
+
+def _allow(kind: str, topic: str) -> dict[str, Any]:
+    return {"acltype": kind, "topic": topic, "priority": 0, "allow": True}
 
 
 def _listener(address: Address) -> list[str]:
@@ -67,9 +132,21 @@ def _listener(address: Address) -> list[str]:
     ]
 
 
-def _access() -> list[str]:
-    """Who may do what: everybody everything, as long as participants carry no identities."""
-    return ["allow_anonymous true"]
+def _guarded(guard: Guard, plugin: Path) -> list[str]:
+    """Know everybody by a certificate of the run, and by nothing else."""
+    credentials = guard.credentials
+    return [
+        f"cafile {credentials.authority.resolve()}",
+        f"certfile {credentials.certificate.resolve()}",
+        f"keyfile {credentials.key.resolve()}",
+        "tls_version tlsv1.3",  # or later
+        "require_certificate true",
+        "use_identity_as_username true",
+        "use_username_as_clientid true",
+        "allow_anonymous false",
+        f"plugin {plugin}",
+        f"plugin_opt_config_file {RULES}",
+    ]
 
 
 def _no_limits() -> list[str]:

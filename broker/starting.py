@@ -13,20 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from broker import mosquitto
-from broker.address import SCHEME, Address
-from broker.probe import probe
+from broker import mosquitto, tls
+from broker.access import Access, Guard, Participants
+from broker.address import SCHEMES, Address
+from broker.knocking import knock
 from fogveil.errors import InputError, SurroundingsError
+from fogveil.identity import Credentials, Identity
 
 Kind = Literal["mosquitto", "builtin", "external"]
-CHOICES = "auto, mosquitto, builtin or mqtt://host[:port]"
+CHOICES = "auto, mosquitto, builtin or mqtt[s]://host[:port]"
 HOST = "127.0.0.1"
 LOG = "broker.log"
+ACCESS = "access.json"
 START_WITHIN = 10.0
 STOP_WITHIN = 3.0
 ATTEMPTS = 5
 """Ports that are tried before we give up."""
-BETWEEN_PROBES = 0.01
+BETWEEN_KNOCKS = 0.01
 
 
 @dataclass(slots=True)
@@ -36,6 +39,8 @@ class RunningBroker:
     kind: Kind
     address: str
     process: subprocess.Popen[bytes] | None = None
+    identity: Identity | None = None
+    """What it proves to its clients, where it is ours and the run has identities."""
 
     @property
     def pid(self) -> int | None:
@@ -62,27 +67,47 @@ class RunningBroker:
             process.stdin.close()
 
 
-def start_broker(choice: str, folder: Path, *, port: int = 0) -> RunningBroker:
+def start_broker(
+    choice: str,
+    folder: Path,
+    *,
+    credentials: Credentials | None = None,
+    participants: Participants | None = None,
+    port: int = 0,
+) -> RunningBroker:
     """Start the chosen broker with its files in `folder`, and return when it takes connections.
 
-    `auto` is mosquitto where it is installed, else the built-in broker. It dies with its launcher;
-    call this from the main thread, or from one that outlives the broker, because Linux takes the
-    end of the thread for the end of the launcher.
+    `auto` is mosquitto where it is installed, else the built-in broker. With the broker's own
+    credentials and the participants it speaks TLS, and lets each of them do what `broker.access`
+    says; without, everybody may do everything. A broker that is there already is used as it is:
+    who may do what there is its owner's business.
+
+    It dies with its launcher; call this from the main thread, or from one that outlives the broker,
+    because Linux takes the end of the thread for the end of the launcher.
     """
-    if choice.startswith(SCHEME):
+    if (credentials is None) != (participants is None):
+        raise ValueError("credentials and participants go together")
+    if choice.startswith(SCHEMES):
         address = Address.parse(choice)
-        probe(address)
+        knock(address, tls.for_participant(None, None) if address.tls else None)
         return RunningBroker("external", choice)
     if choice not in {"auto", "mosquitto", "builtin"}:
         raise InputError(f"broker: expected {CHOICES}, not {choice!r}")
-    executable = mosquitto.required() if choice == "mosquitto" else None
-    if choice == "auto":
+    guard = None
+    if credentials and participants:
+        guard = Guard(participants.broker, credentials, Access.of(participants))
+    executable = None
+    if choice == "mosquitto":
+        executable = mosquitto.required()
+    elif choice == "auto":
         executable = mosquitto.find()
+        if executable and guard and not mosquitto.find_plugin(executable):
+            executable = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            broker = _start(executable, folder, port, log)
+            broker = _start(executable, folder, port, log, guard)
         finally:
             os.close(log)
     except OSError as error:
@@ -94,19 +119,26 @@ def start_broker(choice: str, folder: Path, *, port: int = 0) -> RunningBroker:
     return broker
 
 
-def _start(executable: str | None, folder: Path, port: int, log: int) -> RunningBroker | None:
+def _start(
+    executable: str | None, folder: Path, port: int, log: int, guard: Guard | None
+) -> RunningBroker | None:
     """Try until a broker answers: a port can be lost to somebody else at the last moment."""
     for _ in range(1 if port else ATTEMPTS):
         with reserve(port) as reserved:
-            address = Address(*reserved.getsockname())
+            address = Address(HOST, reserved.getsockname()[1], tls=guard is not None)
             if executable is None:
-                broker = RunningBroker("builtin", str(address), _launch_builtin(address, log))
+                process = _launch_builtin(folder, address, log, guard)
             else:
-                process = mosquitto.launch(executable, folder, address, log)
-                broker = RunningBroker("mosquitto", str(address), process)
+                process = mosquitto.launch(executable, folder, address, log, guard)
+            broker = RunningBroker(
+                "mosquitto" if executable else "builtin",
+                str(address),
+                process,
+                guard.identity if guard else None,
+            )
             answers = False
             try:
-                answers = _answers(broker, address)
+                answers = _answers(broker, address, guard)
             finally:
                 if not answers:
                     broker.stop()
@@ -133,10 +165,16 @@ def reserve(port: int = 0) -> socket.socket:
     return taken
 
 
-def _launch_builtin(address: Address, log: int) -> subprocess.Popen[bytes]:
+def _launch_builtin(
+    folder: Path, address: Address, log: int, guard: Guard | None
+) -> subprocess.Popen[bytes]:
+    options = ["--port", str(address.port), "--lifeline"]
+    if guard:
+        guard.access.write(folder / ACCESS)
+        options += ["--access", str(folder / ACCESS), "--identity", str(guard.credentials.folder)]
     return subprocess.Popen(  # noqa: S603 - no shell, and nothing a stranger chose
         # -P: a folder of the same name where the user happens to stand is not meant.
-        [sys.executable, "-P", "-m", "broker", "--port", str(address.port), "--lifeline"],
+        [sys.executable, "-P", "-m", "broker", *options],
         stdin=subprocess.PIPE,  # its end is the end of the broker
         stdout=log,
         stderr=log,
@@ -144,16 +182,18 @@ def _launch_builtin(address: Address, log: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _answers(broker: RunningBroker, address: Address) -> bool:
+def _answers(broker: RunningBroker, address: Address, guard: Guard | None) -> bool:
     """Wait until the broker takes a connection; say no if it ends instead."""
+    # Its own certificate serves: it lets whoever shows it connect, and do nothing.
+    context = tls.for_participant(guard.identity, guard.credentials) if guard else None
     deadline = time.monotonic() + START_WITHIN
     while broker.alive():
         try:
-            probe(address, patience=1.0)
+            knock(address, context, patience=1.0)
         except SurroundingsError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(BETWEEN_PROBES)
+            time.sleep(BETWEEN_KNOCKS)
         else:
             return True
     return False

@@ -9,9 +9,12 @@ runs can share one broker. This is all that crosses it:
 | placement/PROVIDER           | the agent              | that provider          | Placements |
 | aggregate/PROVIDER           | that (fog) provider    | the cloud              | Aggregates |
 | feedback/SOURCES/PROVIDER    | that provider or cloud | that sources process   | Feedback   |
+| keys/PROVIDER                | that provider or cloud | providers and cloud    | public key |
 
-The messages are those of `fogveil.v1.workload`. SOURCES and PROVIDER are the participants' names,
+The messages are those of `fogveil.v1.workload`; keys, which level `total` needs, are retained, so
+that who comes later gets them as well. SOURCES and PROVIDER are the participants' names,
 percent-encoded, so that a name can hold what a topic cannot (`/`, `+`, `#`, control characters).
+`broker.access` holds the brokers to this table.
 """
 
 from __future__ import annotations
@@ -52,6 +55,10 @@ class Topics:
         """Name where a provider or the cloud tells a sources process of finished jobs."""
         return self._topic("feedback", quote(sources, safe=""), quote(provider, safe=""))
 
+    def keys(self, provider: str) -> str:
+        """Name where a provider or the cloud publishes its public key, retained."""
+        return self._topic("keys", quote(provider, safe=""))
+
     @property
     def all_workloads(self) -> str:
         """Filter for the workloads of all sources."""
@@ -66,6 +73,11 @@ class Topics:
         """Filter for the feedback of all providers to one sources process."""
         return self._topic("feedback", quote(sources, safe=""), "+")
 
+    @property
+    def all_keys(self) -> str:
+        """Filter for the public keys of all providers."""
+        return self._topic("keys", "+")
+
     def sender(self, topic: str) -> str:
         """Return the publisher that a topic of this run names.
 
@@ -76,9 +88,16 @@ class Topics:
             match topic.removeprefix(start).split("/"):
                 case ["placement", _]:
                     return AGENT
-                case ["workload" | "aggregate", name] | ["feedback", _, name]:
+                case ["workload" | "aggregate" | "keys", name] | ["feedback", _, name]:
                     return unquote(name, errors="strict")
         raise ValueError(f"{topic!r} is no topic of run {self.run}")
+
+    def publisher(self, topic: str) -> str:
+        """Return the publisher that a topic names, or "": below a filter anybody may publish."""
+        try:
+            return self.sender(topic)
+        except ValueError:
+            return ""
 
     def _topic(self, *levels: str) -> str:
         return "/".join((PREFIX, self.run, *levels))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
+from grpc import aio
 
 from fogveil.v1.boundary_pb2 import WatchRequest, WatchResponse
 from fogveil.v1.boundary_pb2_grpc import QueueServiceServicer
@@ -19,27 +21,27 @@ class QueueBoundary(QueueServiceServicer):
     """Streams the counts of each window to the one who watches."""
 
     def __init__(self) -> None:
-        self._responses: asyncio.Queue[WatchResponse] = asyncio.Queue()
-        self._watched = False
+        self._watcher: Any = None
 
-    def tell(self, counts: list[int]) -> None:
-        """Send the counts of a window."""
-        self._responses.put_nowait(WatchResponse(counts=counts))
+    async def tell(self, counts: list[int]) -> None:
+        """Send the counts of a window; if the watcher is lost, the clock will say so."""
+        if self._watcher:
+            with suppress(aio.BaseError):
+                await self._watcher.write(WatchResponse(counts=counts))
 
     async def Watch(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
         self, request: WatchRequest, context: Any
     ) -> None:
         del request
-        if self._watched:
+        if self._watcher:
             # A count is told once: a second watcher would take some of the first one's.
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "somebody watches already")
-        self._watched = True
+        self._watcher = context
         try:
             await context.send_initial_metadata(())
-            while True:
-                await context.write(await self._responses.get())
+            await asyncio.get_running_loop().create_future()  # until the watcher is gone
         finally:
-            self._watched = False
+            self._watcher = None
 
 
 class ResourcesBoundary(ResourcesServiceServicer):

@@ -24,18 +24,19 @@ class Journal:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(descriptor, "w", encoding="ascii")
         self._file.write(HEADER + "\n")
+        self._file.flush()
 
     def add(self, served: Iterable[Served], passed_on: Iterable[bool]) -> None:
-        """Note jobs, and whether each went on: to the Cloud, or from the Cloud to its cluster."""
+        """Note jobs, and whether each went on: to the Cloud, or from the Cloud to its cluster.
+
+        They are handed to the operating system at once: what is noted outlives the provider.
+        """
         self._file.writelines(
             f"{job},{category},{arrived!r},{started!r},{finished!r},{on:d}\n"
             for (job, category, arrived, started, finished), on in zip(
                 served, passed_on, strict=True
             )
         )
-
-    def flush(self) -> None:
-        """Hand what was noted to the operating system."""
         self._file.flush()
 
     def close(self) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from broker.client import Relay
-from broker.topics import Topics
+from broker.topics import AGENT, Topics
 from fogveil.channels import serve as serve_grpc
 from fogveil.clock_seat import ClockSeat, join_clock
 from fogveil.disclosure import CountKind, Level
@@ -13,7 +14,7 @@ from fogveil.ordering import Sequence, Tally, decode
 from fogveil.participant import first_of, listen, report
 from fogveil.settings import Settings, tuples
 from fogveil.v1.boundary_pb2_grpc import add_QueueServiceServicer_to_server
-from fogveil.v1.clock_pb2 import Begin, Grant, ProviderDone, ProviderReady
+from fogveil.v1.clock_pb2 import Begin, Grant, JoinResponse, ProviderDone, ProviderReady
 from fogveil.v1.full_pb2_grpc import add_ResourcesServiceServicer_to_server
 from fogveil.v1.workload_pb2 import Aggregates, Placements
 from provider_node.boundary import QueueBoundary, ResourcesBoundary
@@ -21,19 +22,23 @@ from provider_node.journal import Journal
 from provider_node.provider import ProviderConfig
 from provider_node.serving import Output, Serving
 
+log = logging.getLogger("provider_node")
+
 
 async def serve(settings: Settings) -> None:
     """Serve as one Fog provider, or as the Cloud, in a federated testbed."""
-    config = provider_config(settings.own["provider"])
-    process = ProviderProcess(settings, config)
+    with settings.reading():
+        process = ProviderProcess(settings, provider_config(settings.own["provider"]))
     await process.open_port()
-    client = f"{settings.run}-{settings.name}"
-    async with Relay(settings.broker, client) as relay, join_clock(settings) as seat:
+    async with (
+        Relay(settings.broker, settings.client()) as relay,
+        join_clock(settings, process.recording) as seat,
+    ):
         process.relay = relay
         await relay.subscribe(*process.topics_of_interest())
         await first_of(
             process.follow(seat),
-            seat.hear(),
+            seat.hear(process.at_once),
             listen(relay, process.receive),
             farewell=seat.leave,
         )
@@ -58,11 +63,13 @@ class ProviderProcess:
         self._topics = Topics(settings.run)
         self._serving = Serving(config, tuple(settings.own["owners"]))
         self._boundary = QueueBoundary()
+        self.recording = settings.recording(lambda: self._serving.now)
+        self._listen: str = settings.own["listen"]
         fogs = settings.own["fogs"]
         self._is_cloud = bool(fogs)
         """The Cloud alone is told who sends it aggregates."""
-        self._placements = Sequence("agent")
-        self._placed = Tally("placement", "agent")
+        self._placements = Sequence(AGENT)
+        self._placed = Tally("placement", AGENT)
         self._aggregates = {name: Sequence(name) for name in fogs}
         self._closed = {name: Tally("window", name) for name in fogs}
         self._forwards = 0
@@ -78,7 +85,9 @@ class ProviderProcess:
         if level is Level.FULL:
             full = ResourcesBoundary(self._serving)
             services.append(lambda server: add_ResourcesServiceServicer_to_server(full, server))
-        self._server, port = await serve_grpc(self._settings.own["listen"], *services)
+        self._server, port = await serve_grpc(
+            self._settings, self._listen, self.recording, *services
+        )
         report(listening=port)
 
     def topics_of_interest(self) -> list[str]:
@@ -91,17 +100,19 @@ class ProviderProcess:
 
     def receive(self, topic: str, payload: bytes) -> None:
         """Take a message in."""
-        sender = self._topics.sender(topic)
         if not self._is_cloud:
-            message = decode(Placements, payload, sender)
+            message = decode(Placements, payload, AGENT)
             if message is None:
                 return
             for due in self._placements.take(message.episode, message.sequence, message):
                 self._placed.add(sum(map(self._serving.accept, due.placements)))
-        elif sender in self._aggregates:
-            closing = decode(Aggregates, payload, sender)
-            if closing is None:
-                return
+            return
+        sender = self._topics.publisher(topic)
+        if sender not in self._aggregates:
+            log.warning("dropped a message to %s, where nobody sends aggregates", topic)
+            return
+        closing = decode(Aggregates, payload, sender)
+        if closing is not None:
             inbox = self._aggregates[sender]
             for due in inbox.take(closing.episode, closing.sequence, closing):
                 for aggregate in due.aggregates:
@@ -141,15 +152,23 @@ class ProviderProcess:
                 await tally.reach(self._forwards)
         else:
             await self._placed.reach(grant.expect[0])
-        output = self._serving.work(grant)
-        if grant.observe_at:
-            self._boundary.tell(output.counts)
-        self._send(output)
-        if grant.last:
-            assert self._journal is not None
-            self._journal.flush()
+        await self._work(grant)
         if grant.flush:
             seat.say(provider_done=ProviderDone())
+
+    async def at_once(self, order: JoinResponse) -> bool:
+        """Do an ordinary window here and now if its placements are there."""
+        grant = order.grant
+        if not grant.observe_at or grant.forward or self._placed.count < grant.expect[0]:
+            return False
+        await self._work(grant)
+        return True
+
+    async def _work(self, grant: Grant) -> None:
+        output = self._serving.work(grant)
+        if grant.observe_at:
+            await self._boundary.tell(output.counts)
+        self._send(output)
 
     def _send(self, output: Output) -> None:
         name, topics = self._settings.name, self._topics

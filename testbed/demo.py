@@ -12,6 +12,7 @@ from rich.table import Table
 
 import agent.policies as policies
 from agent.parl import Parl
+from fogveil.recording import MESSAGES
 from testbed.compare import Row, row_of, write_tables
 from testbed.embedded import simulate
 from testbed.federated.run import run_federated
@@ -94,7 +95,11 @@ def _rows(results: list[dict[str, Any]], names: tuple[str, ...]) -> list[Row]:
 def show_boundary(folder: Path, console: Console) -> None:
     """Show all that crossed from one provider to the agent, and one message whole."""
     traffic = read_traffic(folder / "participants" / "agent" / "traffic.jsonl")
-    crossed = [crossing for crossing in traffic if "fog-3" in (crossing.sender, crossing.receiver)]
+    crossed = [
+        crossing
+        for crossing in traffic
+        if "fog-3" in (crossing.sender, crossing.receiver) and crossing.kind in MESSAGES
+    ]
     console.print("\nAll that crossed between the agent and fog-3, four policies and twelve runs:")
     table = Table(box=None)
     for column in ("message", "fields", "messages", "bytes"):

@@ -14,6 +14,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message_factory import GetMessageClass
 
 from fogveil.errors import InputError
+from fogveil.recording import MESSAGES
 from fogveil.v1 import boundary_pb2, clock_pb2, full_pb2
 
 SERVICES = (boundary_pb2, clock_pb2, full_pb2)
@@ -29,7 +30,11 @@ class Crossing(NamedTuple):
     receiver: str
     method: str
     kind: str
+    """request or response; else what went beside the messages (fogveil.recording has the words)."""
     payload: bytes
+    """Of a message."""
+    text: Any = None
+    """Of what went beside the messages."""
 
     @property
     def message(self) -> Any:
@@ -63,7 +68,8 @@ def read_traffic(path: Path) -> Iterator[Crossing]:
                     told["to"],
                     told["method"],
                     told["kind"],
-                    bytes.fromhex(told["bytes"]),
+                    bytes.fromhex(told.get("bytes", "")),
+                    told.get("text"),
                 )
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
@@ -88,6 +94,8 @@ def kinds(crossings: Iterable[Crossing]) -> list[Kind]:
     size: Counter[str] = Counter()
     fields: dict[str, set[str]] = {}
     for crossing in crossings:
+        if crossing.kind not in MESSAGES:
+            continue
         name = _described(crossing.method, crossing.kind).name
         number[name] += 1
         size[name] += len(crossing.payload)

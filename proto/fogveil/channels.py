@@ -7,7 +7,11 @@ from collections.abc import Callable
 import grpc
 from grpc import aio
 
+from fogveil.access import Gate
 from fogveil.errors import SurroundingsError
+from fogveil.identity import Identity
+from fogveil.recording import Recording
+from fogveil.settings import Settings
 
 PROTOCOL = 1
 """Version of the protocol; participants of different ones do not talk."""
@@ -41,13 +45,25 @@ OPTIONS: list[tuple[str, int]] = [
 ]
 
 
-async def serve(address: str, *register: Callable[[aio.Server], None]) -> tuple[aio.Server, int]:
+async def serve(
+    settings: Settings,
+    address: str,
+    recording: Recording | None,
+    *register: Callable[[aio.Server], None],
+) -> tuple[aio.Server, int]:
     """Start a server with the given services and return it with its port; 0 takes a free one."""
-    server = aio.server(options=OPTIONS)
+    interceptors = []
+    if settings.secure or recording:
+        interceptors.append(Gate(settings.run, secure=settings.secure, recording=recording))
+    server = aio.server(options=OPTIONS, interceptors=interceptors)
     for services in register:
         services(server)
+    credentials = settings.credentials
     try:
-        port = server.add_insecure_port(address)
+        if credentials:
+            port = server.add_secure_port(address, credentials.for_server())
+        else:
+            port = server.add_insecure_port(address)
     except RuntimeError:
         port = 0
     if port == 0:
@@ -56,6 +72,15 @@ async def serve(address: str, *register: Callable[[aio.Server], None]) -> tuple[
     return server, port
 
 
-def dial(address: str) -> aio.Channel:
-    """Return a channel to a participant; it connects when it is used."""
-    return aio.insecure_channel(address, options=OPTIONS)
+def dial(
+    settings: Settings, address: str, peer: Identity, recording: Recording | None = None
+) -> aio.Channel:
+    """Return a channel to a participant, who must prove to be `peer`; it connects when used."""
+    credentials = settings.credentials
+    if credentials:
+        # The certificate is the participant's, wherever it listens.
+        options = [*OPTIONS, ("grpc.ssl_target_name_override", peer.host)]
+        channel = aio.secure_channel(address, credentials.for_channel(), options=options)
+    else:
+        channel = aio.insecure_channel(address, options=OPTIONS)
+    return recording.channel(channel, peer.name) if recording else channel

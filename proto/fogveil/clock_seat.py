@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from math import isfinite
 from typing import Any
@@ -12,9 +12,14 @@ from grpc import aio
 
 from fogveil.channels import PROTOCOL, REFUSALS, dial
 from fogveil.errors import InputError, LostError, SurroundingsError
+from fogveil.identity import CLOCK, Identity
+from fogveil.recording import Recording
 from fogveil.settings import Settings
 from fogveil.v1.clock_pb2 import Hello, JoinRequest, JoinResponse, Lost
 from fogveil.v1.clock_pb2_grpc import ClockServiceStub
+
+AtOnce = Callable[[JoinResponse], Awaitable[bool]]
+"""Carries an order out, or says that this has to wait for something."""
 
 LAST_WORD = 1.0
 """Seconds in which a participant that fails still tries to say whom it lost."""
@@ -27,6 +32,8 @@ class ClockSeat:
         self._call = call
         self._words: asyncio.Queue[JoinRequest] = asyncio.Queue()
         self._orders: asyncio.Queue[JoinResponse] = asyncio.Queue()
+        self._idle = False
+        """Whoever follows the orders waits for the next one."""
         self.time = 0.0
         """The last instant that was granted."""
 
@@ -43,8 +50,12 @@ class ClockSeat:
         except (aio.AioRpcError, asyncio.InvalidStateError):
             pass  # reading finds out why, and says it
 
-    async def hear(self) -> None:
-        """Read what the clock says, whatever else is awaited; fail if it fails or is lost."""
+    async def hear(self, at_once: AtOnce | None = None) -> None:
+        """Read what the clock says, whatever else is awaited; fail if it fails or is lost.
+
+        An order that can be carried out at once need not wake the task that follows the orders:
+        in lockstep that detour is a good part of a provider's work.
+        """
         while True:
             try:
                 order: Any = await self._call.read()
@@ -56,16 +67,22 @@ class ClockSeat:
                 raise LostError("clock", f"the clock was lost at simulated time {self.time:.6g}")
             if order.WhichOneof("kind") == "end" and order.end.failed:
                 raise SurroundingsError(order.end.sentence)
+            if at_once and self._idle and await at_once(order):
+                self._note_time(order)
+                continue
+            self._idle = False
             self._orders.put_nowait(order)
 
     async def orders(self) -> AsyncIterator[JoinResponse]:
         """Yield what the clock orders, until the run is over."""
-        while (kind := (order := await self._orders.get()).WhichOneof("kind")) != "end":
-            if kind == "begin":
-                self.time = 0.0
-            elif isfinite(order.grant.until):
-                self.time = order.grant.until
+        while not (order := await self._orders.get()).HasField("end"):
+            self._note_time(order)
             yield order
+            self._idle = self._orders.empty()
+
+    def _note_time(self, order: JoinResponse) -> None:
+        if isfinite(order.grant.until):  # 0 where it begins
+            self.time = order.grant.until
 
     async def leave(self, lost: str) -> None:
         """Tell the clock whom we lost, if it can still be told."""
@@ -80,16 +97,19 @@ class ClockSeat:
 
 
 @asynccontextmanager
-async def join_clock(settings: Settings) -> AsyncIterator[ClockSeat]:
+async def join_clock(
+    settings: Settings, recording: Recording | None = None
+) -> AsyncIterator[ClockSeat]:
     """Take the participant's seat for the run."""
-    async with dial(settings.clock) as channel:
-        call = ClockServiceStub(channel).Join()
-        seat = ClockSeat(call)
-        hello = Hello(name=settings.name, protocol=PROTOCOL, run=settings.run)
-        seat.say(hello=hello)
-        speaking = asyncio.ensure_future(seat.speak())
-        try:
-            yield seat
-        finally:
-            speaking.cancel()
-            call.cancel()
+    channel = dial(settings, settings.clock, Identity(settings.run, CLOCK, CLOCK), recording)
+    call = ClockServiceStub(channel).Join()
+    seat = ClockSeat(call)
+    hello = Hello(name=settings.name, protocol=PROTOCOL, run=settings.run)
+    seat.say(hello=hello)
+    speaking = asyncio.ensure_future(seat.speak())
+    try:
+        yield seat
+    finally:
+        speaking.cancel()
+        call.cancel()
+        await channel.close()

@@ -10,24 +10,47 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 import uvloop
 
 from fogveil.errors import FogveilError, LostError, SurroundingsError
 from fogveil.settings import Settings, read_settings
 
+LATE = (
+    *("encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8"),
+    *("concurrent.futures.thread", "ssl", "traceback", "linecache"),
+)
+"""What Python and its libraries load only when they need it."""
+
 Serve = Callable[[Settings], Coroutine[Any, Any, None]]
+
+
+class _Reports:
+    """Where reports go: standard output, which nothing else can reach by then."""
+
+    stream: TextIO = sys.stdout
+
+    @classmethod
+    def keep_apart(cls) -> None:
+        """Let all that is printed, as by somebody's policy, go to standard error instead."""
+        cls.stream = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
 
 def report(**facts: Any) -> None:
     """Tell the launcher something: one line of JSON on standard output."""
-    print(json.dumps(facts), flush=True)  # noqa: T201 (this is where reports go)
+    print(json.dumps(facts), file=_Reports.stream, flush=True)
 
 
-def main(program: str, serve: Serve) -> None:
-    """Run a participant until the clock ends the run; an error is one sentence and an exit code."""
+def main(program: str, serve: Serve, prepare: Callable[[Settings], None] | None = None) -> None:
+    """Run a participant until the clock ends the run; an error is one sentence and an exit code.
+
+    `prepare` loads what is loaded late otherwise: another user may not read where it lies.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=serve.__doc__)
     words = "the participant's own configuration file (mode 600)"
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help=words)
@@ -35,12 +58,18 @@ def main(program: str, serve: Serve) -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO, stream=sys.stderr)
     logging.getLogger("grpc").addFilter(_matters)
     logging.getLogger("grpc._cython.cygrpc").addFilter(_matters)
+    _Reports.keep_apart()
     code = 0
     try:
         settings = read_settings(given.config)
+        if prepare:
+            prepare(settings)
+        if settings.user is not None:
+            settings = _become(settings, settings.user)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_signalled(settings, serve))
     except FogveilError as error:
+        sys.stdout.flush()  # the sentence is the last line
         print(f"{program}: {error}", file=sys.stderr, flush=True)  # noqa: T201
         code = error.exit_code
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -49,6 +78,17 @@ def main(program: str, serve: Serve) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _become(settings: Settings, user: int) -> Settings:
+    """Go on as a user of our own, to whom nothing belongs but the participant's folder."""
+    for module in LATE:
+        import_module(module)
+    os.chdir(settings.folder)  # the way here may be closed to that user
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    return replace(settings, folder=Path())
 
 
 def _matters(record: logging.LogRecord) -> bool:

@@ -1,11 +1,17 @@
-"""A record of what crosses a participant's gRPC channels, byte for byte, in a file of its own."""
+"""A record of what crosses a participant's gRPC channels, byte for byte, in a file of its own.
+
+It is made at the channel, on both sides: messages as they are on the wire, and beside them the
+metadata, the trailers and the error texts, which can carry a secret as well as a field can.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,25 +19,31 @@ from grpc import aio
 
 M = TypeVar("M")
 TRAFFIC = "traffic.jsonl"
-"""The file in the participant's folder: one message a line."""
+"""The file in the participant's folder: one crossing a line."""
+REQUEST, RESPONSE = "request", "response"
+METADATA, INITIAL, TRAILING, STATUS = "metadata", "initial metadata", "trailing metadata", "status"
+MESSAGES = (REQUEST, RESPONSE)
+
+_PEER: ContextVar[str] = ContextVar("peer")
+"""Who is at the other end of the call that a server is serving."""
 
 
 class Recording:
-    """Notes messages as they are on the wire, before they are read and after they are written."""
+    """Notes messages before they are read and after they are written."""
 
     def __init__(self, folder: Path, name: str, now: Callable[[], float]) -> None:
         self._name = name
         self._now = now
         """Returns the simulated time."""
         descriptor = os.open(folder / TRAFFIC, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
+        # Line by line: somebody may be following.
+        self._file = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8")
+        self._unread: dict[int, bytes] = {}
+        """Requests that were parsed before it was known who sent them."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def channel(self, channel: aio.Channel, peer: str) -> aio.Channel:
-        """Return a channel to `peer` of which every message is noted."""
-        return cast("aio.Channel", _RecordedChannel(self, channel, peer))
-
-    def note(self, sender: str, receiver: str, method: str, kind: str, payload: bytes) -> None:
-        """Add a message: `kind` is request or response."""
+    def note(self, sender: str, receiver: str, method: str, kind: str, content: Any) -> None:
+        """Add a crossing: the bytes of a message, or what else went with it."""
         line = {
             "at": time.time(),
             "simulated": self._now(),
@@ -39,32 +51,136 @@ class Recording:
             "to": receiver,
             "method": method,
             "kind": kind,
-            "bytes": payload.hex(),
         }
-        self._file.write(json.dumps(line) + "\n")
+        if isinstance(content, bytes):
+            line["bytes"] = content.hex()
+        else:
+            line["text"] = content
+        if not self._file.closed:
+            self._file.write(json.dumps(line) + "\n")
+
+    def close(self) -> None:
+        """Write the rest."""
+        self._file.close()
+
+    # --- the client's side -----------------------------------------------------------------------
+
+    def channel(self, channel: aio.Channel, peer: str) -> aio.Channel:
+        """Return a channel to `peer` of which everything is noted."""
+        return cast("aio.Channel", _RecordedChannel(self, channel, peer))
 
     def sent(self, peer: str, method: str, write: Callable[[M], bytes]) -> Callable[[M], bytes]:
-        """Return a serialiser that notes what it writes to `peer`."""
+        """Return a serialiser of requests that notes what it writes to `peer`."""
 
         def noting(message: M) -> bytes:
             payload = write(message)
-            self.note(self._name, peer, method, "request", payload)
+            self.note(self._name, peer, method, REQUEST, payload)
             return payload
 
         return noting
 
     def received(self, peer: str, method: str, read: Callable[[bytes], M]) -> Callable[[bytes], M]:
-        """Return a parser that notes what it reads from `peer`."""
+        """Return a parser of responses that notes what it reads from `peer`."""
 
         def noting(payload: bytes) -> M:
-            self.note(peer, self._name, method, "response", payload)
+            self.note(peer, self._name, method, RESPONSE, payload)
             return read(payload)
 
         return noting
 
-    def close(self) -> None:
-        """Write the rest."""
-        self._file.close()
+    def follow(self, peer: str, method: str, call: Any) -> None:
+        """Note what comes with a call besides messages, when it comes."""
+        task = asyncio.ensure_future(self._follow(peer, method, call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self, peer: str, method: str, call: Any) -> None:
+        self.note(peer, self._name, method, INITIAL, _pairs(await call.initial_metadata()))
+        trailing = _pairs(await call.trailing_metadata())
+        self.note(peer, self._name, method, TRAILING, trailing)
+        status = [(await call.code()).name, await call.details()]
+        self.note(peer, self._name, method, STATUS, status)
+
+    # --- the server's side -----------------------------------------------------------------------
+
+    def called(self, peer: str, method: str, metadata: Any, request: Any) -> None:
+        """Note who calls, with what, and let the messages of this call be theirs."""
+        _PEER.set(peer)
+        self.note(peer, self._name, method, METADATA, _pairs(metadata))
+        early = self._unread.pop(id(request), None)
+        if early is not None:
+            self.note(peer, self._name, method, REQUEST, early)
+
+    def answered(self, peer: str, method: str, kind: str, content: Any) -> None:
+        """Note what a server answers besides messages."""
+        self.note(self._name, peer, method, kind, content)
+
+    def reading(self, method: str, read: Callable[[bytes], M]) -> Callable[[bytes], M]:
+        """Return a parser of requests that notes what it reads."""
+
+        def noting(payload: bytes) -> M:
+            message = read(payload)
+            peer = _PEER.get(None)
+            if peer is None:
+                self._unread[id(message)] = payload
+            else:
+                self.note(peer, self._name, method, REQUEST, payload)
+            return message
+
+        return noting
+
+    def writing(self, method: str, write: Callable[[M], bytes]) -> Callable[[M], bytes]:
+        """Return a serialiser of responses that notes what it writes."""
+
+        def noting(message: M) -> bytes:
+            payload = write(message)
+            self.note(self._name, _PEER.get("?"), method, RESPONSE, payload)
+            return payload
+
+        return noting
+
+
+class NotingContext:
+    """A server's view of a call that notes what is sent besides messages."""
+
+    def __init__(
+        self, recording: Recording, context: Any, method: str, peer: str | None, request: Any = None
+    ) -> None:
+        self._recording, self._context, self._method = recording, context, method
+        self._peer = peer or context.peer()
+        recording.called(self._peer, method, context.invocation_metadata(), request)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: Any) -> None:
+        """Send a message, from whatever task: it is this call's."""
+        before = _PEER.set(self._peer)
+        try:
+            await self._context.write(message)
+        finally:
+            _PEER.reset(before)
+
+    async def send_initial_metadata(self, metadata: Any) -> None:
+        """Send initial metadata, and note it."""
+        self._recording.answered(self._peer, self._method, INITIAL, _pairs(metadata))
+        await self._context.send_initial_metadata(metadata)
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        """Set the trailers, and note them."""
+        self._recording.answered(self._peer, self._method, TRAILING, _pairs(metadata))
+        self._context.set_trailing_metadata(metadata)
+
+    def set_details(self, details: str) -> None:
+        """Set the error text, and note it."""
+        self._recording.answered(self._peer, self._method, STATUS, details)
+        self._context.set_details(details)
+
+    async def abort(self, code: Any, details: str = "", trailing_metadata: Any = ()) -> None:
+        """End the call with an error, and note its text."""
+        status = [code.name, details, _pairs(trailing_metadata)]
+        self._recording.answered(self._peer, self._method, STATUS, status)
+        await self._context.abort(code, details, trailing_metadata)
 
 
 class _RecordedChannel:
@@ -73,24 +189,34 @@ class _RecordedChannel:
     def __init__(self, recording: Recording, channel: aio.Channel, peer: str) -> None:
         self._recording, self._channel, self._peer = recording, channel, peer
 
-    def _wrap(self, kind: str, method: str, write: Any, read: Any, options: Any) -> Any:
-        return getattr(self._channel, kind)(
-            method,
-            request_serializer=self._recording.sent(self._peer, method, write),
-            response_deserializer=self._recording.received(self._peer, method, read),
-            **options,
-        )
+    def __getattr__(self, kind: str) -> Any:
+        make = getattr(self._channel, kind)
+        if kind not in ("unary_unary", "unary_stream", "stream_unary", "stream_stream"):
+            return make
 
-    def unary_stream(
-        self, method: str, request_serializer: Any, response_deserializer: Any, **options: Any
-    ) -> Any:
-        return self._wrap(
-            "unary_stream", method, request_serializer, response_deserializer, options
-        )
+        def method_of(
+            method: str, *, request_serializer: Any, response_deserializer: Any, **options: Any
+        ) -> Any:
+            callable_ = make(
+                method,
+                request_serializer=self._recording.sent(self._peer, method, request_serializer),
+                response_deserializer=self._recording.received(
+                    self._peer, method, response_deserializer
+                ),
+                **options,
+            )
 
-    def stream_stream(
-        self, method: str, request_serializer: Any, response_deserializer: Any, **options: Any
-    ) -> Any:
-        return self._wrap(
-            "stream_stream", method, request_serializer, response_deserializer, options
-        )
+            def begin(*arguments: Any, **settings: Any) -> Any:
+                call = callable_(*arguments, **settings)
+                self._recording.follow(self._peer, method, call)
+                return call
+
+            return begin
+
+        return method_of
+
+
+def _pairs(metadata: Any) -> list[list[str]]:
+    return [
+        [key, value if isinstance(value, str) else value.hex()] for key, value in metadata or ()
+    ]

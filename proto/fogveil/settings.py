@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fogveil.errors import InputError
+from fogveil.identity import Credentials
+from fogveil.recording import Recording
 
 
 @dataclass(frozen=True)
@@ -24,12 +29,52 @@ class Settings:
     """Where the broker is, as mqtt://host:port."""
     lifeline: bool
     """Whether the end of standard input means that the launcher is gone."""
+    secure: bool
+    """Whether channels are encrypted and identities proved, by the files in `identity/`."""
+    record: bool
+    """Whether what crosses gRPC is recorded."""
+    user: int | None
+    """The user to become, where the launcher may give each participant one of its own."""
     own: dict[str, Any]
     folder: Path
     """Where the file lies: the participant's own folder."""
 
+    @property
+    def credentials(self) -> Credentials | None:
+        """What the participant proves itself with; None where nobody proves anything."""
+        return Credentials(self.folder / "identity") if self.secure else None
 
-COMMON = ("name", "run", "clock", "broker", "lifeline", "own")
+    def recording(self, now: Callable[[], float]) -> Recording | None:
+        """Begin to record, where that is asked for."""
+        return Recording(self.folder, self.name, now) if self.record else None
+
+    def client(self) -> str:
+        """Return a name to have at the broker, which ends the former of two that are equal."""
+        return f"{self.run}-{self.name}-{secrets.token_hex(8)}"
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn a share of the scenario that is none into one sentence."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"the configuration of {self.name} is not that of such a participant: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+COMMON: dict[str, Any] = {
+    "name": str,
+    "run": str,
+    "clock": str,
+    "broker": str,
+    "lifeline": bool,
+    "secure": bool,
+    "record": bool,
+    "user": int | None,
+    "own": dict,
+}
 
 
 def write_settings(folder: Path, **given: Any) -> Path:
@@ -55,6 +100,10 @@ def read_settings(path: Path) -> Settings:
         raise InputError(f"{path}: others can read it (mode {mode:o}): chmod 600 it")
     if not isinstance(given, dict) or set(given) != set(COMMON):
         raise InputError(f"{path}: expected the keys {', '.join(COMMON)}")
+    for key, kind in COMMON.items():
+        if not isinstance(given[key], kind):
+            named = getattr(kind, "__name__", kind)
+            raise InputError(f"{path}: {key}: expected a {named}, got {given[key]!r}")
     return Settings(**given, folder=path.parent)
 
 

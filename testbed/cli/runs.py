@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,9 @@ from testbed.cli.shared import (
     Broker,
     Disclosure,
     Federated,
+    Insecure,
     Override,
+    Record,
     ScenarioFile,
     SourceProcesses,
     Speed,
@@ -63,6 +66,8 @@ def run(
     window: Window = None,
     source_processes: SourceProcesses = 1,
     speed: Speed = None,
+    record: Record = False,
+    insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario under one policy and print its delays."""
@@ -74,6 +79,8 @@ def run(
         window=window,
         source_processes=source_processes,
         speed=speed,
+        insecure=insecure,
+        record=record,
     )
     with bar("{task.fields[jobs]:,} jobs") as progress_bar:
         task = progress_bar.add_task(f"{chosen.name} under {policy}", total=chosen.horizon, jobs=0)
@@ -110,6 +117,7 @@ def up(
     window: Window = None,
     source_processes: SourceProcesses = 1,
     speed: Speed = None,
+    insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the federated testbed up and watch it: a process for each participant.
@@ -125,10 +133,15 @@ def up(
         window=window,
         source_processes=source_processes,
         speed=speed,
+        insecure=insecure,
+        record=True,
     )
     check_window(plan, policy, policies.find(policy))
     plan = replace(plan, policies=(policy,))
-    folder = folder or Path("runs/up") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if folder is None:
+        folder = Path("runs/up") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        if folder.exists():  # another one was brought up in this very second
+            folder = folder.with_name(f"{folder.name}-{os.getpid()}")
     say(f"testbed: {folder} (log of all participants: {folder}/testbed.log)", err)
     try:
         with LiveTable(err, chosen.horizon) as table:

@@ -43,6 +43,13 @@ Window = Annotated[
 SourceProcesses = Annotated[
     int, typer.Option(help="Federated: processes that share the IoT clusters.")
 ]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Federated: no identities, plain text; for packet captures."),
+]
+Record = Annotated[
+    bool, typer.Option("--record", help="Federated: record what crosses gRPC, for `inspect`.")
+]
 Speed = Annotated[
     float | None,
     typer.Option(help="Federated: simulated time per second; without it as fast as it goes."),
@@ -84,23 +91,44 @@ def bar(*columns: str) -> Progress:
 
 
 def federated_plan(
-    *, federated: bool, broker: str, window: int | None, source_processes: int, speed: float | None
+    *,
+    federated: bool,
+    broker: str,
+    window: int | None,
+    source_processes: int,
+    speed: float | None = None,
+    insecure: bool = False,
+    record: bool = False,
 ) -> Plan:
     """Read the options that only federated runs have."""
-    plan = Plan(broker=broker, window=window or 0, source_processes=source_processes, speed=speed)
+    plan = Plan(
+        broker=broker,
+        window=window or 0,
+        source_processes=source_processes,
+        speed=speed,
+        secure=not insecure,
+        record=record,
+    )
     if window is not None and window < 1:
         raise InputError(f"--window {window}: expected at least one decision")
     if not federated and plan != Plan():
         raise InputError(
-            "--broker, --window, --source-processes and --speed are for federated runs: "
-            "add --federated"
+            "--broker, --window, --source-processes, --speed, --record and --insecure are for "
+            "federated runs: add --federated"
+        )
+    if insecure:
+        say(
+            "INSECURE: no identity is proved, nothing is encrypted, nobody is refused. "
+            "For looking at packets on this machine, and for nothing else.",
+            err,
         )
     return plan
 
 
 def check_window(plan: Plan, spec: str, policy: type[Policy]) -> None:
     """Refuse windows that the policy cannot have."""
-    ahead = policy.decides_ahead or policy.needs is Level.NONE
+    ahead = policy.decides_ahead and policy.needs is not Level.FULL
+    ahead = ahead or policy.needs is Level.NONE
     if plan.window > 1 and not ahead:
         raise InputError(
             f"--window {plan.window}: {spec} looks at counts before each decision, so its windows "

@@ -15,6 +15,7 @@ from testbed.cli.shared import (
     Broker,
     Disclosure,
     Federated,
+    Insecure,
     Override,
     ScenarioFile,
     SourceProcesses,
@@ -49,6 +50,7 @@ def train(
     broker: Broker = "auto",
     window: Window = None,
     source_processes: SourceProcesses = 1,
+    insecure: Insecure = False,
 ) -> None:
     """Train an agent; the same command goes on after a stop, bit for bit."""
     overrides = gather(override, horizon=horizon, seed=seed, disclosure=disclosure)
@@ -64,7 +66,7 @@ def train(
         broker=broker,
         window=window,
         source_processes=source_processes,
-        speed=None,
+        insecure=insecure,
     )
     check_window(plan, agent, kind)
     given = read_hyperparameters(hyperparameters, kind.defaults)

@@ -14,6 +14,7 @@ from grpc import aio
 from fogveil.channels import PROTOCOL
 from fogveil.channels import serve as serve_grpc
 from fogveil.errors import LostError, SurroundingsError
+from fogveil.identity import Identity, peer_of
 from fogveil.participant import main, report
 from fogveil.settings import Settings
 from fogveil.v1.clock_pb2 import End, Hello, JoinRequest, JoinResponse
@@ -29,11 +30,15 @@ LAST_WORDS = 2.0
 async def serve(settings: Settings) -> None:
     """Grant simulated time to the participants of a federated testbed."""
     own = settings.own
-    seats = Seats(tuple(own["sources"]), tuple(own["fogs"]), own["cloud"])
-    windows = Windows(seats, own["draws"], own["first_draw"])
-    clock = Clock(settings.run, windows, own["speed"], own["patience"])
+    with settings.reading():
+        seats = Seats(tuple(own["sources"]), tuple(own["fogs"]), own["cloud"])
+        windows = Windows(seats, own["draws"], own["first_draw"])
+        clock = Clock(settings, windows)
     server, port = await serve_grpc(
-        settings.clock, lambda server: add_ClockServiceServicer_to_server(clock, server)
+        settings,
+        settings.clock,
+        settings.recording(lambda: windows.time),
+        lambda server: add_ClockServiceServicer_to_server(clock, server),
     )
     report(listening=port)
     try:
@@ -45,9 +50,10 @@ async def serve(settings: Settings) -> None:
 class Clock(ClockServiceServicer):
     """Carries messages between participants and `Windows`."""
 
-    def __init__(self, run: str, windows: Windows, speed: float | None, patience: float) -> None:
-        self._run, self._windows, self._speed = run, windows, speed
-        self._patience = patience
+    def __init__(self, settings: Settings, windows: Windows) -> None:
+        self._run, self._secure, self._windows = settings.run, settings.secure, windows
+        self._speed: float | None = settings.own["speed"]
+        self._patience: float = settings.own["patience"]
         """Seconds to wait until everybody has joined."""
         self._boxes: dict[str, asyncio.Queue[JoinResponse]] = {}
         self._orders: asyncio.Queue[list[Order]] = asyncio.Queue()
@@ -66,7 +72,7 @@ class Clock(ClockServiceServicer):
         del requests
         first = await context.read()
         hello = Hello() if first is aio.EOF else first.hello
-        refusal = self._refusal(hello)
+        refusal = self._refusal(hello, peer_of(context) if self._secure else None)
         if refusal:
             report(refused=refusal)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
@@ -89,8 +95,10 @@ class Clock(ClockServiceServicer):
             if not self._present:
                 self._all_gone.set()
 
-    def _refusal(self, hello: Hello) -> str | None:
+    def _refusal(self, hello: Hello, peer: Identity | None) -> str | None:
         name = hello.name
+        if peer and (peer.name != name or peer.role != self._windows.seats.role_of(name)):
+            return f"{peer.name} says that it is {name or 'nobody'}"
         if hello.protocol != PROTOCOL:
             return f"{name or 'somebody'} speaks protocol {hello.protocol}, this is {PROTOCOL}"
         if hello.run != self._run:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from agent.record import read_record, record_path
 from fogveil.errors import SurroundingsError
+from fogveil.identity import AGENT
 from provider_node.journal import journal_path, read_journal
 from provider_node.node import Served
 from testbed.federated.sources import HEADER as FEEDBACK_HEADER
 from testbed.federated.sources import feedback_path
 from testbed.federated.split import Split
-from testbed.federated.windows import AGENT
 from testbed.joining import Joiner, Sink
 from testbed.world import World
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -19,11 +20,11 @@ from typing import Any, Self
 
 from broker.starting import RunningBroker, start_broker
 from fogveil.errors import FogveilError, InputError, SurroundingsError
-from testbed.federated.split import Plan, Split, check
-from testbed.federated.windows import AGENT
+from fogveil.identity import AGENT
+from testbed.federated.split import CLOCK, Plan, Split, check
+from testbed.records import writing
 from testbed.world import World
 
-CLOCK = "clock"
 GRACE = 8.0
 """Seconds that participants have to end by themselves once one of them has ended."""
 TERM_GRACE = 3.0
@@ -42,6 +43,8 @@ class Participant:
     process: subprocess.Popen[bytes]
     colour: int
     state: str = "starting"
+    listening: bool = False
+    """Whether it has said on which port it listens, if on any."""
     port: int | None = None
     sentence: str = ""
     """The last line it wrote to standard error."""
@@ -72,20 +75,32 @@ class Testbed:
     # --- up --------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path, before = self._folder / "testbed.log", self._folder / "participants"
-        if before.exists():  # records of another run would be mixed with ours
-            if not path.exists():
-                raise InputError(f"{before} is there and no testbed's; choose another --out")
-            shutil.rmtree(before)
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._log = os.fdopen(opened, "w", encoding="utf-8", errors="replace")
+        with writing(self._folder):
+            self._take_folder()
         try:
             self._start()
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _take_folder(self) -> None:
+        """Make the folder ours, with nothing in it from a run before."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path, before = self._folder / "testbed.log", self._folder / "participants"
+        if before.exists() and not path.exists():
+            raise InputError(f"{before} is there and no testbed's; choose another --out")
+        self._log = os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8", errors="replace"
+        )
+        try:
+            fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._log.close()
+            raise InputError(f"{self._folder}: another testbed is at work here") from error
+        self._log.truncate()
+        if before.exists():  # its records would be mixed with ours
+            shutil.rmtree(before)
 
     def _start(self) -> None:
         folder = self._folder / "participants"
@@ -131,7 +146,7 @@ class Testbed:
         self.note("launcher", f"started {name} as process {process.pid}")
 
     def _wait_for_port(self, name: str) -> int | None:
-        self._pump_until(lambda: self.participants[name].state != "starting")
+        self._pump_until(lambda: self.participants[name].listening)
         return self.participants[name].port
 
     def _all(self, state: str) -> bool:
@@ -143,6 +158,8 @@ class Testbed:
             self._pump(0.1)
             if any(p.process.poll() is not None for p in self.participants.values()):
                 self._drain()
+                if reached():  # a short run is over before it was seen to begin
+                    return
                 raise self._failure()
             if time.monotonic() > deadline:
                 late = [p.name for p in self.participants.values() if p.state == "starting"]
@@ -199,6 +216,8 @@ class Testbed:
             return SurroundingsError(clock.sentence)
         if noticed := by_code.get(SurroundingsError.exit_code):
             return SurroundingsError(noticed.sentence)
+        if not ended:
+            return SurroundingsError("the run was over before it began")
         first = ended[0]
         return SurroundingsError(
             f"{first.name} failed ({first.process.returncode}): "
@@ -243,13 +262,16 @@ class Testbed:
             self.note(participant.name, line)
             return
         try:
-            report: Report = json.loads(line)
+            report: Any = json.loads(line)
         except ValueError:
-            self.note(participant.name, line)  # somebody's policy prints
+            report = None
+        if not isinstance(report, dict):
+            self.note(participant.name, line)  # not by us
             return
         if "listening" in report:
-            participant.port = report["listening"]
-            participant.state = "listening"
+            participant.port, participant.listening = report["listening"], True
+            if participant.state == "starting":  # else the clock's word came before its own
+                participant.state = "listening"
         if "joined" in report and participant.name == CLOCK:
             self.participants[report["joined"]].state = "joined"
         if "refused" in report:

@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from testbed.federated.launch import CLOCK, Report, Testbed
-from testbed.federated.windows import AGENT
+from fogveil.identity import AGENT
+from testbed.federated.launch import Report, Testbed
+from testbed.federated.split import CLOCK
 
 SECONDS_PER_LINE = 2.0
 """Without a terminal a line now and then takes the table's place."""

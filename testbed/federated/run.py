@@ -33,7 +33,7 @@ def run_federated(
 
     With one episode its tables lie in `out` itself, with several in a folder per episode.
     """
-    wall = time.perf_counter()
+    wall, before = time.perf_counter(), _children()
     world = build_world(scenario)
     results = []
     with testbed_folder(out) as folder:
@@ -42,7 +42,7 @@ def run_federated(
             for name, report in testbed.reports():
                 if watch:
                     watch(testbed, name, report)
-        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = _children() - before
         how = {
             "broker": testbed.broker.kind,
             "window": plan.window,
@@ -59,11 +59,17 @@ def run_federated(
             result = describe(drawn, policy, "federated", run_hash, found)
             result["federated"] = {**how, "draw": draw}
             result["wall_seconds"] = time.perf_counter() - wall
-            result["cpu_seconds"] = spent.ru_utime + spent.ru_stime
+            result["cpu_seconds"] = spent
             if target:
                 write_json(target / "run.json", result)
             results.append(result)
     return results
+
+
+def _children() -> float:
+    """Return the CPU seconds of all processes that this one started and that have ended."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 @contextmanager

@@ -35,9 +35,12 @@ def feedback_path(folder: Path, episode: int) -> Path:
 
 async def serve(settings: Settings) -> None:
     """Emit the workloads of some IoT clusters in a federated testbed."""
-    process = SourcesProcess(settings)
-    client = f"{settings.run}-{settings.name}"
-    async with Relay(settings.broker, client) as relay, join_clock(settings) as seat:
+    with settings.reading():
+        process = SourcesProcess(settings)
+    async with (
+        Relay(settings.broker, settings.client()) as relay,
+        join_clock(settings, process.recording) as seat,
+    ):
         process.relay = relay
         await relay.subscribe(Topics(settings.run).all_feedback(settings.name))
         await first_of(
@@ -105,12 +108,16 @@ class SourcesProcess:
         self._topics = Topics(settings.run)
         self._feedback = {name: Sequence(name) for name in own["providers"]}
         self._closed = {name: Tally("feedback", name) for name in own["providers"]}
+        self._emitted: set[int] = set()
         self._file: Any = None
+        self._now = 0.0
+        self.recording = settings.recording(lambda: self._now)
 
     def receive(self, topic: str, payload: bytes) -> None:
         """Take results in."""
-        sender = self._topics.sender(topic)
+        sender = self._topics.publisher(topic)
         if sender not in self._feedback:
+            log.warning("dropped a message to %s, where nobody sends results", topic)
             return
         message = decode(Feedback, payload, sender)
         if message is None:
@@ -123,6 +130,7 @@ class SourcesProcess:
                     log.warning(
                         "dropped the result of job %d from %s: no such job", *(result.job, sender)
                     )
+            self._file.flush()
             self._closed[sender].add(not due.more)
 
     async def follow(self, seat: ClockSeat) -> None:
@@ -144,7 +152,7 @@ class SourcesProcess:
         self._ahead = Ahead(emissions(config, self._clusters))
         self._episode = begin.episode
         self._sequence = 0
-        self._emitted: set[int] = set()
+        self._emitted = set()
         for name, inbox in self._feedback.items():
             inbox.begin(begin.episode)
             self._closed[name].reset()
@@ -154,13 +162,14 @@ class SourcesProcess:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(descriptor, "w", encoding="utf-8")
         self._file.write(HEADER + "\n")
+        self._file.flush()
 
     async def _granted(self, grant: Grant) -> None:
         if grant.last:
             for tally in self._closed.values():
                 await tally.reach(grant.expect[0])
-            self._file.flush()
             return
+        self._now = grant.until
         due = self._ahead.take(grant.until)
         self._emitted.update(emission[1] for emission in due)
         workloads = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +13,15 @@ from urllib.parse import quote
 import agent.policies as policies
 from fogveil.disclosure import Level
 from fogveil.errors import InputError
+from fogveil.identity import AGENT, Credentials, Identity
 from fogveil.settings import write_settings
-from testbed.federated.windows import AGENT, LARGEST_WINDOW, Seats
+from testbed.federated.identities import Mint
+from testbed.federated.windows import LARGEST_WINDOW, Seats
 from testbed.world import World
 
+CLOCK, BROKER = "clock", "broker"
+FIRST_USER, USERS_PER_RUN = 2**30, 2**9
+"""Users without a name, far from those that have one; a few hundred for each run."""
 LOOPBACK = "127.0.0.1:0"
 """A free port of this machine."""
 
@@ -52,7 +58,11 @@ class Plan:
     patience: float = 60.0
     """Seconds in which everybody must have joined."""
     record: bool = False
-    """Whether the agent records what crosses the boundary, byte for byte."""
+    """Whether every participant records what crosses its gRPC channels, byte for byte."""
+    secure: bool = True
+    """Whether identities are minted and every channel proves and encrypts by them."""
+    separate_users: bool = True
+    """Whether each participant runs as a user of its own, where the launcher is root."""
 
     @property
     def episodes(self) -> list[tuple[str, int]]:
@@ -76,6 +86,10 @@ def check(plan: Plan, world: World) -> None:
             "a federated run at disclosure level 'total' needs secure aggregation, which is not "
             "there yet: choose --disclosure count, or run it embedded"
         )
+    names = [*seats(world, plan.source_processes).all, CLOCK, BROKER]
+    for name in set(names):
+        if names.count(name) > 1:
+            raise InputError(f"two participants would be called {name}: give the node another name")
     for spec in plan.policies:
         policies.load(spec, world.agent)
 
@@ -93,8 +107,16 @@ class Split:
 
     def __init__(self, world: World, plan: Plan, folder: Path, run: str, broker: str) -> None:
         self._world, self._plan, self._folder = world, plan, folder
-        self._common = {"run": run, "broker": broker, "lifeline": True}
+        self._common: dict[str, Any] = {
+            "run": run,
+            "broker": broker,
+            "lifeline": True,
+            "secure": plan.secure,
+            "record": plan.record,
+        }
+        self._mint = Mint(run) if plan.secure else None
         self.seats = seats(world, plan.source_processes)
+        self._users = _users(run, [*self.seats.all, CLOCK]) if plan.separate_users else {}
         self._clusters: dict[str, list[int]] = {name: [] for name in self.seats.sources}
         for cluster in range(len(world.clusters)):
             self._clusters[self.seats.sources[cluster % len(self._clusters)]].append(cluster)
@@ -105,13 +127,26 @@ class Split:
 
     def _write(self, name: str, clock: str, **own: Any) -> Path:
         folder = self.folder_of(name)
-        return write_settings(folder, name=name, clock=clock, own=own, **self._common)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.identify(name, self.seats.role_of(name) or name, folder / "identity")
+        user = self._users.get(name)
+        path = write_settings(folder, name=name, clock=clock, own=own, user=user, **self._common)
+        if user is not None:
+            for owned in (folder, *folder.rglob("*")):
+                os.chown(owned, user, user)
+        return path
+
+    def identify(self, name: str, role: str, folder: Path) -> Credentials | None:
+        """Mint an identity, where the run has any."""
+        if self._mint is None:
+            return None
+        return self._mint.issue(Identity(self._common["run"], role, name), folder)
 
     def clock(self) -> Path:
         """Write the clock's: who takes part, and nothing about them."""
         plan, seats = self._plan, self.seats
         return self._write(
-            "clock",
+            CLOCK,
             LOOPBACK,
             sources=seats.sources,
             fogs=seats.fogs,
@@ -144,6 +179,18 @@ class Split:
             providers=[*self.seats.fogs, self.seats.cloud],
         )
 
+    def _own_policies(self) -> list[str]:
+        """Put the files of policies that are not ours into the agent's folder."""
+        specs = []
+        for spec, _ in self._plan.episodes:
+            path = policies.file_of(spec)
+            if path is None:
+                specs.append(spec)
+                continue
+            copied = copy_whole(path, self.folder_of(AGENT))
+            specs.append(copied if spec.endswith(".npz") else f"{copied}:{spec.rpartition(':')[2]}")
+        return specs
+
     def agent(self, clock: str, providers: Mapping[str, str]) -> Path:
         """Write the agent's: the public facts, and where the providers' boundaries are."""
         plan = self._plan
@@ -162,22 +209,24 @@ class Split:
             view=self._world.projection("agent"),
             providers=dict(providers),
             sources=self.seats.sources,
-            plan=[_absolute(spec) for spec, _ in plan.episodes],
-            record=plan.record,
+            plan=self._own_policies(),
             train=training,
             window=plan.window,
         )
 
 
-def _absolute(spec: str) -> str:
-    """Spell a policy so that another process finds it from its own folder."""
-    path = policies.file_of(spec)
-    return spec if path is None else spec.replace(str(path), str(path.resolve()), 1)
+def _users(run: str, names: list[str]) -> dict[str, int]:
+    """Give each participant a user of its own, where the launcher may: nobody else has these."""
+    if os.geteuid() != 0:
+        return {}
+    first = FIRST_USER + int(run[:5], 16) * USERS_PER_RUN
+    return {name: first + number for number, name in enumerate(names)}
 
 
-def copy_whole(path: Path, folder: Path) -> None:
-    """Copy a file into a folder so that it is whole or not there."""
+def copy_whole(path: Path, folder: Path) -> str:
+    """Copy a file into a folder so that it is whole or not there; return its name there."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = folder / f"{path.name}.part"
     shutil.copy(path, part)
     part.replace(folder / path.name)
+    return path.name

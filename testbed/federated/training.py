@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,12 @@ from agent.learned import LearningAgent
 from agent.learning.checkpoint import read_header
 from agent.learning.hyperparameters import Hyperparameters
 from agent.policies import check_level
-from agent.trainee import CHECKPOINT, LIGHT, Figures
+from agent.trainee import CHECKPOINT, LIGHT, Figures, Trainee
+from fogveil.identity import AGENT
 from testbed.federated.evaluate import join, remove_records
-from testbed.federated.launch import CLOCK, Testbed
+from testbed.federated.launch import Testbed
 from testbed.federated.run import testbed_folder
-from testbed.federated.split import Plan, Training, copy_whole
-from testbed.federated.windows import AGENT
+from testbed.federated.split import CLOCK, Plan, Training, copy_whole
 from testbed.scenario import Scenario
 from testbed.summary import Summary
 from testbed.training import Episode, Finished, alone, check_packages, keep_log, resume_log
@@ -53,6 +54,11 @@ def train_federated(
     with alone(out):
         checkpoint = out / CHECKPOINT
         done = read_header(checkpoint)["episodes"] if checkpoint.exists() else 0
+        if done:
+            trainee = Trainee(world.agent, name, given, out)
+            trainee.resume()
+            if trainee.finished:
+                return trainee.save_light()
         hyperparameters = given or kind.defaults
         before = resume_log(out, scenario, done, _how(plan, kind, hyperparameters))
         training = Training(
@@ -114,6 +120,14 @@ def _episodes(
         yield figures.pop(episode), summary.result()["fog_loop"]
         episode += 1
         # By now it is in the log: the checkpoint that is kept is never ahead of that.
-        made = testbed.split.folder_of(AGENT) / CHECKPOINT
-        if made.exists() and read_header(made)["episodes"] == done + episode:
-            copy_whole(made, out)
+        _keep(testbed.split.folder_of(AGENT) / CHECKPOINT, out, done + episode)
+
+
+def _keep(made: Path, out: Path, episodes: int) -> None:
+    """Copy the agent's checkpoint if it is of so many episodes; it may just make the next one."""
+    if made.exists():
+        part = out / f"{made.name}.part"
+        shutil.copy(made, part)
+        if read_header(part)["episodes"] == episodes:
+            part.replace(out / made.name)
+        part.unlink(missing_ok=True)

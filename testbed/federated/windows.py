@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from math import inf
+from math import inf, isfinite
 
+from fogveil.identity import AGENT, CLOUD, PROVIDER, SOURCES
 from fogveil.v1.clock_pb2 import (
     LOOK_AFTER,
     LOOK_BEFORE,
@@ -25,7 +26,6 @@ from fogveil.v1.clock_pb2 import (
     SourcesDone,
 )
 
-AGENT = "agent"
 LARGEST_WINDOW = 256
 """Decisions; sources announce at least so many of their next emissions."""
 FLUSH_EVERY = 256
@@ -57,6 +57,11 @@ class Seats:
     def all(self) -> tuple[str, ...]:
         """Every participant."""
         return (*self.sources, AGENT, *self.fogs, self.cloud)
+
+    def role_of(self, name: str) -> str | None:
+        """Return the role that a participant's identity must have."""
+        roles = dict.fromkeys(self.sources, SOURCES) | dict.fromkeys(self.fogs, PROVIDER)
+        return (roles | {AGENT: AGENT, self.cloud: CLOUD}).get(name)
 
 
 class _Source:
@@ -125,6 +130,8 @@ class Windows:
     def take(self, name: str, message: JoinRequest) -> list[Order]:
         """Take what a participant says and return what follows from it."""
         kind = message.WhichOneof("kind")
+        if self.episode < 0:
+            raise ProtocolError(name, f"said {kind} before everybody was there")
         if kind == "sources_done" and name in self._sources:
             return self._sources_done(name, message.sources_done)
         if kind == "agent_ready" and name == AGENT and self._ready is None:
@@ -168,7 +175,9 @@ class Windows:
         source.next, source.complete = list(done.next), done.complete
         if not done.complete and len(source.next) < LARGEST_WINDOW:
             raise ProtocolError(name, "announces too few workloads")
-        if source.next != sorted(source.next) or (source.next and source.next[0] < 0):
+        if not all(isfinite(time) and time >= 0 for time in source.next):
+            raise ProtocolError(name, "announces workloads at no time at all")
+        if source.next != sorted(source.next):
             raise ProtocolError(name, "announces workloads out of order")
         if name in self._missing:
             return self._arrived(name)

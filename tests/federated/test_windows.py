@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fogveil.identity import AGENT
 from fogveil.v1.clock_pb2 import (
     LOOK_AFTER,
     LOOK_BEFORE,
@@ -20,7 +21,7 @@ from fogveil.v1.clock_pb2 import (
     ProviderReady,
     SourcesDone,
 )
-from testbed.federated.windows import AGENT, FLUSH_EVERY, ProtocolError, Seats, Windows
+from testbed.federated.windows import FLUSH_EVERY, ProtocolError, Seats, Windows
 
 SEATS = Seats(("sources-1", "sources-2"), ("fog-1", "fog-2", "fog-3"), "cloud")
 

@@ -1,10 +1,12 @@
-"""Asking a broker one thing: whether it takes an MQTT connection."""
+"""Knocking at a broker's door, to see whether it takes an MQTT connection."""
 
 from __future__ import annotations
 
 import os
 import socket
+import ssl
 
+from broker import tls
 from broker.address import Address
 from broker.packets import (
     Answer,
@@ -23,13 +25,17 @@ from fogveil.errors import SurroundingsError
 ANSWER_WITHIN = 5.0
 
 
-def probe(address: Address, patience: float = ANSWER_WITHIN) -> None:
+def knock(
+    address: Address, secure: ssl.SSLContext | None = None, patience: float = ANSWER_WITHIN
+) -> None:
     """Connect and leave again; raise SurroundingsError, in a sentence, where that fails."""
     try:
-        with socket.create_connection((address.host, address.port), timeout=patience) as connection:
+        with _connect(address, secure, patience) as connection:
             answer = _ask(connection, address)
     except TimeoutError as error:
         raise _unreachable(address, f"no answer within {patience:g} s") from error
+    except ssl.SSLError as error:
+        raise _unreachable(address, tls.failure(error)) from error
     except OSError as error:
         raise _unreachable(address, error.strerror or str(error)) from error
     except ProtocolError as error:
@@ -40,9 +46,14 @@ def probe(address: Address, patience: float = ANSWER_WITHIN) -> None:
         raise SurroundingsError(f"the broker {address} refuses the connection: {reason}")
 
 
+def _connect(address: Address, secure: ssl.SSLContext | None, patience: float) -> socket.socket:
+    plain = socket.create_connection((address.host, address.port), timeout=patience)
+    return plain if secure is None else secure.wrap_socket(plain, server_hostname=address.host)
+
+
 def _ask(connection: socket.socket, address: Address) -> int:
     password = None if address.password is None else address.password.encode()
-    name = f"fogveil-probe-{os.urandom(8).hex()}"
+    name = f"fogveil-knock-{os.urandom(8).hex()}"
     connection.sendall(encode(Connect(name, 60, user=address.user, password=password)))
     packet = _first_packet(connection)
     if not isinstance(packet, Connack):

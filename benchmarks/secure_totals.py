@@ -1,0 +1,170 @@
+"""What level `total` costs beside plain counts: per share, per observation, and in a whole run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from agent.adding import MODULUS, Adding
+from agent.learning.hyperparameters import Hyperparameters
+from agent.trainee import Trainee
+from fogveil.v1.boundary_pb2 import WatchResponse
+from fogveil.v1.total_pb2 import TotalServiceWatchResponse
+from provider_node.masking import Masks
+from provider_node.membership import Group, Membership, Papers
+from testbed.federated.identities import Mint
+from testbed.federated.launch import Testbed
+from testbed.federated.split import Plan
+from testbed.scenario import load_scenario
+from testbed.world import World, build_world
+
+PAPER = Path(__file__).parent.parent / "scenarios" / "paper.toml"
+OBSERVATIONS = 100_000
+WINDOW = 64
+REPEATS = 3
+
+
+def microseconds(work: Callable[[], Any], times: int) -> float:
+    """Return the CPU time of one of so many pieces of work, the best of a few."""
+    best = float("inf")
+    for _ in range(REPEATS):
+        begin = time.process_time()
+        work()
+        best = min(best, (time.process_time() - begin) / times * 1e6)
+    return best
+
+
+def group_of(members: int) -> list[Masks]:
+    """Return the masks of a group."""
+    own = {f"member {number}": X25519PrivateKey.generate() for number in range(members)}
+    keys = {name: key.public_key().public_bytes_raw() for name, key in own.items()}
+    return [Masks(key, name, keys, "run", 0) for name, key in own.items()]
+
+
+def providers(members: int) -> tuple[float, float, float]:
+    """Return the cost of a plain count, of a share, and of an episode's first share."""
+    masks, *_ = group_of(members)
+    episode = 0
+    counts = [number % 7 for number in range(OBSERVATIONS)]
+
+    def plain() -> list[int]:
+        told: list[int] = []
+        for count in counts:
+            told.append(count)  # noqa: PERF402 (what a provider does at each observation)
+        return told
+
+    def hidden() -> list[int]:
+        nonlocal episode
+        episode += 1
+        return [masks.share(episode, index, count) for index, count in enumerate(counts)]
+
+    def begin() -> None:
+        nonlocal episode
+        for _ in range(200):
+            episode += 1
+            masks.share(episode, 0, 0)
+
+    costs = microseconds(plain, OBSERVATIONS), microseconds(hidden, OBSERVATIONS)
+    return *costs, microseconds(begin, 200)
+
+
+def agreeing(members: int) -> float:
+    """Return the milliseconds in which one member checks all others and agrees with them."""
+    names = tuple(f"fog {number}" for number in range(1, members))
+    group = Group("run", (*names, "cloud"), "cloud")
+    mint = Mint("run")
+    with tempfile.TemporaryDirectory() as folder:
+        sides = [
+            Membership(group, name, Papers.read(mint.issue(group.identity(name), Path(folder))))
+            for name in group.members
+        ]
+    told = [(name, side.announcement()) for name, side in zip(group.members, sides, strict=True)]
+    own, now = sides[0], datetime.now(UTC)
+
+    def agree() -> None:
+        for name, announcement in told[1:]:
+            own.admit(name, announcement, now)
+        own.masks()
+
+    return microseconds(agree, 1) / 1000
+
+
+def adding(members: int) -> tuple[float, float]:
+    """Return the agent's cost per observation: adding counts, adding shares."""
+    row = tuple(range(members))
+    rows = [(0,) * (members - 1) + (MODULUS,)] * (OBSERVATIONS // 10)
+    plain = microseconds(lambda: [sum(row) for _ in rows], len(rows))
+    return plain, microseconds(lambda: Adding().totals(rows), len(rows))
+
+
+def wire(counts: list[int]) -> tuple[float, float]:
+    """Return bytes per observation and provider: counts, shares."""
+    shares = [MODULUS - 1] * len(counts)
+    plain = len(WatchResponse(counts=counts).SerializeToString())
+    hidden = len(TotalServiceWatchResponse(shares=shares).SerializeToString())
+    return plain / len(counts), hidden / len(counts)
+
+
+def decisions_per_second(world: World, policy: str, window: int) -> float:
+    """Return how many decisions a federated testbed takes, once everybody is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan(policies=(policy,), window=window)
+        with Testbed(world, plan, Path(folder)) as testbed:
+            begin = last = time.perf_counter()
+            decisions = 0
+            for name, report in testbed.reports():
+                if name == "clock" and "clock" in report and not decisions:
+                    begin, decisions = time.perf_counter(), report["clock"]["decisions"]
+                    first = decisions
+                elif name == "clock" and "clock" in report:
+                    last, decisions = time.perf_counter(), report["clock"]["decisions"]
+    return (decisions - first) / (last - begin)
+
+
+def federated(horizons: dict[int, float]) -> None:
+    """Print the decisions per second of the paper's agent, counts and totals in turn."""
+    print("\nfederated, paper.toml (10 Fog providers, the Cloud), the paper's agent untrained")
+    print(f"{'':14}{'count':>12}{'total':>12}   decisions/s, in turn, the best of {REPEATS}")
+    for window, horizon in horizons.items():
+        worlds = {
+            level: build_world(load_scenario(PAPER, {"horizon": horizon, "disclosure": level}))
+            for level in ("count", "total")
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            parl = Trainee(worlds["total"].agent, "parl", Hyperparameters(), Path(folder))
+            policy = str(parl.save_light())
+            best = dict.fromkeys(worlds, 0.0)
+            for _ in range(REPEATS):
+                for level, world in worlds.items():
+                    best[level] = max(best[level], decisions_per_second(world, policy, window))
+        name = "lockstep" if window == 1 else "pipelined"
+        print(f"{name:14}{best['count']:>12,.0f}{best['total']:>12,.0f}")
+
+
+def main() -> None:
+    """Print the costs of the parts, then those of whole runs."""
+    print("level total beside plain counts (CPU)")
+    print(
+        f"{'members':10}{'count':>10}{'share':>10}{'first of an episode':>22}"
+        f"{'adding counts':>16}{'adding shares':>16}{'agreeing, once':>17}"
+    )
+    for members in (11, 50):
+        count, share, first = providers(members)
+        plain, hidden = adding(members)
+        print(
+            f"{members:<10}{count:>7.2f} µs{share:>7.2f} µs{first:>19.0f} µs"
+            f"{plain:>13.2f} µs{hidden:>13.2f} µs{agreeing(members):>14.1f} ms"
+        )
+    plain, hidden = wire([3] * WINDOW)
+    print(f"bytes per observation and provider: {plain:.1f} as a count, {hidden:.1f} as a share")
+    federated({0: 60_000.0, 1: 6_000.0})
+
+
+if __name__ == "__main__":
+    main()
