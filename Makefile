@@ -53,6 +53,7 @@ test-slow: .venv/.development mosquitto
 bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine
 	@$(BIN)/python -m benchmarks.training
+	@$(BIN)/python -m benchmarks.secure_totals
 
 lint: .venv/.development
 	@$(BIN)/ruff check --quiet

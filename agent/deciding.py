@@ -25,9 +25,11 @@ log = logging.getLogger("agent")
 class Seen(NamedTuple):
     """What the providers disclosed at one decision instant."""
 
-    counts: tuple[int, ...]
+    counts: tuple[int, ...] = ()
     cloud: int | None = None
     load: Load | None = None
+    total: int | None = None
+    """Where they disclose nothing but the sum of all counts."""
 
 
 class Inbox:
@@ -117,6 +119,8 @@ class Deciding:
         if self.needs is Level.NONE:
             return blind
         if self.needs is Level.TOTAL:
+            if seen.total is not None:
+                return blind._replace(total=seen.total)
             assert seen.cloud is not None
             return blind._replace(total=sum(seen.counts) + seen.cloud)
         cloud = seen.cloud if self.watches_cloud else None

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import agent.policies as policies
+from agent.adding import Adding
 from agent.deciding import Deciding, Inbox, Seen
 from agent.policy import AgentView, Policy
 from agent.record import Record
@@ -47,7 +48,7 @@ async def serve(settings: Settings) -> None:
     with settings.reading():
         process = AgentProcess(settings, agent_view(settings.own["view"]))
     async with (
-        Relay(settings.broker, settings.client()) as relay,
+        Relay.of(settings) as relay,
         join_clock(settings, process.recording) as seat,
     ):
         process.relay = relay
@@ -56,7 +57,7 @@ async def serve(settings: Settings) -> None:
             process.follow(seat),
             seat.hear(),
             process.watching.lost(),
-            listen(relay, process.receive),
+            listen(relay, process.receive, process.recording),
             farewell=seat.leave,
         )
         await relay.drained()
@@ -100,7 +101,7 @@ class AgentProcess:
         self._host = _Training(view, own["train"], settings) if own["train"] else None
         self._now = 0.0
         self.recording = settings.recording(lambda: self._now)
-        self.watching = Watching(settings, view.cloud, own["providers"], self.recording)
+        self.watching = Watching(settings, view, own["providers"], self.recording)
         self._inbox = Inbox(view)
         self._workloads = {name: Sequence(name) for name in own["sources"]}
         self._emitted = {name: Tally("workload", name) for name in own["sources"]}
@@ -157,6 +158,7 @@ class AgentProcess:
         policy = self._policy(begin)
         self._deciding = deciding = Deciding(self._view, policy, self._record.add)
         self._open_windows: deque[int] = deque()
+        self._adding = Adding()
         self._watched = (
             () if deciding.needs is Level.NONE else (*self._view.nodes, self._view.cloud)
         )
@@ -230,6 +232,10 @@ class AgentProcess:
     async def _next_rows(self, size: int) -> list[Seen]:
         fogs = len(self._view.nodes)
         rows = await self.watching.window(self._watched, size)
+        if self._view.disclosed is Level.TOTAL:
+            totals = self._adding.totals(rows)
+            self._queued = totals[-1]
+            return [Seen(total=total) for total in totals]
         self._queued = sum(rows[-1])
         return [Seen(row[:fogs], row[fogs] if len(row) > fogs else None) for row in rows]
 

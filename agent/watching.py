@@ -9,7 +9,7 @@ from typing import Any
 
 from grpc import aio
 
-from agent.policy import Load
+from agent.policy import AgentView, Level, Load
 from fogveil.channels import REFUSALS, dial
 from fogveil.errors import LostError, SurroundingsError
 from fogveil.identity import CLOUD, PROVIDER, Identity
@@ -20,6 +20,8 @@ from fogveil.v1.boundary_pb2 import WatchRequest
 from fogveil.v1.boundary_pb2_grpc import QueueServiceStub
 from fogveil.v1.full_pb2 import LookRequest
 from fogveil.v1.full_pb2_grpc import ResourcesServiceStub
+from fogveil.v1.total_pb2 import TotalServiceWatchRequest
+from fogveil.v1.total_pb2_grpc import TotalServiceStub
 from fogveil.v1.workload_pb2 import Workload
 
 CONNECTING = 10.0
@@ -35,11 +37,13 @@ class Watching:
     def __init__(
         self,
         settings: Settings,
-        cloud: str,
+        view: AgentView,
         addresses: Mapping[str, str],
         recording: Recording | None,
     ) -> None:
-        self._settings, self._cloud = settings, cloud
+        self._settings, self._cloud = settings, view.cloud
+        self._shares = view.disclosed is Level.TOTAL
+        """Whether shares of the total are told in place of counts."""
         self._addresses, self._recording = addresses, recording
         self._channels: dict[str, aio.Channel] = {}
         self._counts: dict[str, deque[list[int]]] = {}
@@ -55,8 +59,7 @@ class Watching:
         await asyncio.gather(*(self._open(name) for name in names if name not in self._counts))
 
     async def _open(self, name: str) -> None:
-        stub = QueueServiceStub(self._channel(name))
-        call = stub.Watch(WatchRequest())
+        call = self._watch(self._channel(name))
         try:
             async with asyncio.timeout(CONNECTING):
                 await call.initial_metadata()
@@ -66,6 +69,11 @@ class Watching:
             raise _lost(name, error.details()) from error
         self._counts[name] = deque()
         self._readers.append(asyncio.ensure_future(self._read(name, call)))
+
+    def _watch(self, channel: aio.Channel) -> Any:
+        if self._shares:
+            return TotalServiceStub(channel).Watch(TotalServiceWatchRequest())
+        return QueueServiceStub(channel).Watch(WatchRequest())
 
     def _channel(self, name: str) -> aio.Channel:
         if name not in self._channels:
@@ -79,7 +87,7 @@ class Watching:
         arrived = self._counts[name]
         try:
             async for response in call:
-                arrived.append(list(response.counts))
+                arrived.append(list(response.shares if self._shares else response.counts))
                 if len(arrived) == 1 and all(self._wanted):
                     self._complete.set()
         except aio.AioRpcError as error:

@@ -113,18 +113,15 @@ def wire(counts: list[int]) -> tuple[float, float]:
 
 def decisions_per_second(world: World, policy: str, window: int) -> float:
     """Return how many decisions a federated testbed takes, once everybody is there."""
+    seen: list[tuple[float, int]] = []
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan(policies=(policy,), window=window)
         with Testbed(world, plan, Path(folder)) as testbed:
-            begin = last = time.perf_counter()
-            decisions = 0
-            for name, report in testbed.reports():
-                if name == "clock" and "clock" in report and not decisions:
-                    begin, decisions = time.perf_counter(), report["clock"]["decisions"]
-                    first = decisions
-                elif name == "clock" and "clock" in report:
-                    last, decisions = time.perf_counter(), report["clock"]["decisions"]
-    return (decisions - first) / (last - begin)
+            for _, report in testbed.reports():
+                if "clock" in report:
+                    seen.append((time.perf_counter(), report["clock"]["decisions"]))
+    (begin, first), (end, last) = seen[0], seen[-1]
+    return (last - first) / (end - begin)
 
 
 def federated(horizons: dict[int, float]) -> None:

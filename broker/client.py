@@ -22,7 +22,8 @@ from broker import tls
 from broker.address import Address
 from broker.packets import LIMIT, REFUSED
 from fogveil.errors import InputError, SurroundingsError
-from fogveil.identity import Credentials, Identity
+from fogveil.identity import BROKER, Credentials, Identity
+from fogveil.settings import Settings
 
 QOS = 0
 """At most once, which is exactly once here: nobody reconnects within a run, TCP loses nothing, and
@@ -83,6 +84,17 @@ class Relay:
             )
         self._keepalive = keepalive
         self._limit = limit
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return a participant's connection, as its configuration says."""
+        broker = Identity(settings.run, BROKER, BROKER)
+        return cls(
+            settings.broker,
+            settings.client(),
+            credentials=settings.credentials,
+            broker_identity=broker,
+        )
 
     async def __aenter__(self) -> Self:
         self._wire = _Wire(self._address, self._name, self._secure, self._keepalive, self._limit)

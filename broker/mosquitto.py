@@ -152,7 +152,9 @@ def _guarded(guard: Guard, plugin: Path) -> list[str]:
 def _no_limits() -> list[str]:
     """Let nothing be dropped but what is larger than clients take: losses would stall a run."""
     return [
-        "max_queued_messages 0",
+        # Not 0, which is for "no limit": where a message is refused, Debian's mosquitto takes it at
+        # its word, finds the limit exceeded, and closes the connection.
+        f"max_queued_messages {2**31 - 1}",
         "max_queued_bytes 0",
         "max_inflight_messages 0",
         "max_inflight_bytes 0",

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from broker import tls
@@ -41,8 +40,8 @@ from fogveil.errors import SurroundingsError
 from fogveil.identity import Credentials, Identity
 
 Deed = Literal["connect", "subscribe", "publish", "receive", "retain", "will"]
-WITHIN = 60.0
-"""Seconds that the whole may take."""
+WITHIN = 10.0
+"""Seconds that an answer may take."""
 KEEPALIVE = 120
 
 
@@ -66,18 +65,18 @@ class Probe:
 def topics_to_try(participants: Participants) -> list[str]:
     """Return every topic of the run, such as look like one, another run's, the broker's own."""
     ours, theirs = Topics(participants.run), Topics(f"{participants.run}0")
-    providers = (*participants.fogs, participants.cloud)
-    everybody = (*providers, *participants.sources, participants.agent)
-    kinds = (Topics.workload, Topics.placement, Topics.aggregate, Topics.keys)
+    sources, fogs, agent = participants.sources, participants.fogs, participants.agent
+    providers = (*fogs, participants.cloud)
     return [
-        *(kind(ours, name) for kind in kinds for name in everybody),
-        *(ours.feedback(owner, name) for owner in participants.sources for name in everybody),
-        *(kind(theirs, participants.fogs[0]) for kind in kinds),
-        theirs.feedback(participants.sources[0], participants.fogs[0]),
-        f"fogveil/v1/{participants.run}",
-        "anything",
-        "$SYS/broker/uptime",
-        "$CONTROL/dynamic-security/v1",
+        *map(ours.workload, (*sources, fogs[0])),
+        *map(ours.placement, (*providers, sources[0])),
+        *map(ours.aggregate, (*providers, agent)),
+        *map(ours.keys, (*providers, agent)),
+        *(ours.feedback(owner, name) for owner in sources for name in (*providers, agent)),
+        theirs.workload(sources[0]),
+        theirs.keys(fogs[0]),
+        *(f"fogveil/v1/{participants.run}", "anything"),
+        *("$SYS/broker/uptime", "$CONTROL/dynamic-security/v1"),
     ]
 
 
@@ -110,10 +109,9 @@ async def probe(
     """
     trial = _Trial(Address.parse(address), participants, credentials_of, strangers or {})
     try:
-        async with asyncio.timeout(WITHIN):
-            return await trial.run()
+        return await trial.run()
     except (TimeoutError, OSError, ProtocolError) as error:
-        reason = str(error) or f"not done within {WITHIN:g} s"
+        reason = str(error) or f"no answer within {WITHIN:g} s"
         raise SurroundingsError(
             f"the broker {trial.address} could not be tried out: {reason}"
         ) from error
@@ -139,8 +137,11 @@ class _Trial:
         shown = {name: credentials_of[identity] for name, identity in identities.items()}
         names = [*shown, *strangers]
         self._doors = {
-            name: _Door(address, participants.broker, credentials, authority, names[place - 1])
-            for place, (name, credentials) in enumerate({**shown, **strangers}.items())
+            name: _Door(address, participants.broker.host, context, names[place - 1])
+            for place, (name, context) in enumerate(
+                (name, tls.for_participant(participants.broker, credentials, authority))
+                for name, credentials in {**shown, **strangers}.items()
+            )
         }
         self._clients: dict[str, _Client] = {}
         """Those who got in."""
@@ -148,26 +149,24 @@ class _Trial:
         self._token = os.urandom(8).hex()
 
     async def run(self) -> list[Probe]:
-        async with AsyncExitStack() as stack:
+        try:
             for name, door in self._doors.items():
-                client = await stack.enter_async_context(door.enter())
+                client = await door.enter()
                 if client is not None:
                     self._clients[name] = client
                     self._got.add((name, "connect", ""))
             await self._subscribe()
             await self._publish()
             await self._retain()
-            await self._wills(stack)
+            for name in self._clients:
+                await self._wills(name)
+        finally:
+            for client in self._clients.values():
+                await client.close()
         return [
-            Probe(
-                name,
-                deed,
-                topic,
-                self._expected(name, deed, topic),
-                (name, deed, topic) in self._got,
-            )
+            Probe(name, *each, expected=self._expected(name, *each), got=(name, *each) in self._got)
             for name in self._doors
-            for deed, topic in self._deeds()
+            for each in self._deeds()
         ]
 
     def _deeds(self) -> Iterable[tuple[Deed, str]]:
@@ -202,24 +201,22 @@ class _Trial:
             await client.publish(self._topics, b"", retain=True)  # ends the keeping
         await self._arrived()
 
-    async def _wills(self, stack: AsyncExitStack) -> None:
-        """Let everybody go without a word, once for each topic.
+    async def _wills(self, name: str) -> None:
+        """Let somebody be lost once for each topic.
 
         A client that comes back takes its own former place, and the broker publishes the will of
         the former. It is a retained one, so that the client itself can hear it when it is back.
         """
-        for name, door in self._doors.items():
-            if name not in self._clients:
-                continue
-            for topic in self._topics:
-                will = Publish(topic, self._payload(name), retain=True)
-                await stack.enter_async_context(door.enter(will))
-            client = await stack.enter_async_context(door.enter())
+        payload = self._payload(name)
+        wills = [Publish(topic, payload, retain=True) for topic in self._topics]
+        for will in (*wills, None):
+            client = await self._doors[name].enter(will)
             if client is None:
                 raise ConnectionError(f"it does not let {name} come back")
-            self._clients[name] = client
-            await self._note_retained("will")
-            await client.publish(self._topics, b"", retain=True)
+            former, self._clients[name] = self._clients[name], client
+            await former.close()
+        await self._note_retained("will")
+        await self._clients[name].publish(self._topics, b"", retain=True)
 
     async def _note_retained(self, deed: Deed) -> None:
         """Let everybody subscribe anew, which brings what was kept."""
@@ -274,34 +271,33 @@ class _Door:
     """Where somebody tries to get in, by a certificate or without, and under a false name."""
 
     address: Address
-    broker: Identity
-    credentials: Credentials | None
-    authority: Path
+    host: str
+    context: ssl.SSLContext
     claim: str
 
-    @asynccontextmanager
-    async def enter(self, will: Publish | None = None) -> AsyncIterator[_Client | None]:
-        """Connect for as long as the context lasts; None is to be turned away."""
-        context, host = None, None
-        if self.address.tls:
-            context = tls.for_participant(self.broker, self.credentials, self.authority)
-            host = self.broker.host
+    async def enter(self, will: Publish | None = None) -> _Client | None:
+        """Connect; None is to be turned away."""
+        secure = self.address.tls
         try:
-            reader, writer = await asyncio.open_connection(
-                self.address.host, self.address.port, ssl=context, server_hostname=host
-            )
+            async with asyncio.timeout(WITHIN):
+                reader, writer = await asyncio.open_connection(
+                    self.address.host,
+                    self.address.port,
+                    ssl=self.context if secure else None,
+                    server_hostname=self.host if secure else None,
+                )
         except ssl.SSLCertVerificationError as error:
             raise OSError(tls.failure(error)) from error  # it is not the broker we want to try
         except (ssl.SSLError, ConnectionResetError):
-            yield None
-            return
+            return None
+        client = _Client(reader, writer)
+        let_in = False
         try:
-            client = _Client(reader, writer)
-            yield client if await client.is_let_in(self.claim, will) else None
+            let_in = await client.is_let_in(self.claim, will)
         finally:
-            writer.transport.abort()
-            with suppress(OSError):
-                await writer.wait_closed()
+            if not let_in:
+                await client.close()
+        return client if let_in else None
 
 
 class _Client:
@@ -321,6 +317,12 @@ class _Client:
         except (ssl.SSLError, ConnectionError):
             return False  # under TLS 1.3 a certificate is refused after the handshake
         return isinstance(answer, Connack) and answer.answer == Answer.ACCEPTED
+
+    async def close(self) -> None:
+        """Go without a word."""
+        self._writer.transport.abort()
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
     async def subscribe(self, filters: list[str]) -> bytes:
         """Return the answer to each filter."""
@@ -350,7 +352,8 @@ class _Client:
 
     async def _answer(self) -> Packet:
         while not self._answers:
-            data = await self._reader.read(65536)
+            async with asyncio.timeout(WITHIN):
+                data = await self._reader.read(65536)
             if not data:
                 raise ConnectionResetError("it closed the connection")
             for head, body in self._frames.feed(data):

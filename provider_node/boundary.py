@@ -1,4 +1,4 @@
-"""The boundary as gRPC serves it: the count, and at level `full` what that level adds."""
+"""The boundary as gRPC serves it: the count, its share of the total, or all of level `full`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from fogveil.v1.boundary_pb2 import WatchRequest, WatchResponse
 from fogveil.v1.boundary_pb2_grpc import QueueServiceServicer
 from fogveil.v1.full_pb2 import LookRequest, LookResponse
 from fogveil.v1.full_pb2_grpc import ResourcesServiceServicer
+from fogveil.v1.total_pb2 import TotalServiceWatchRequest, TotalServiceWatchResponse
+from fogveil.v1.total_pb2_grpc import TotalServiceServicer
 from provider_node.serving import Serving
+from provider_node.totals import Totals
 
 
-class QueueBoundary(QueueServiceServicer):
-    """Streams the counts of each window to the one who watches."""
+class _Watched:
+    """Streams a message for each window to the one who watches."""
 
     def __init__(self) -> None:
         self._watcher: Any = None
 
-    async def tell(self, counts: list[int]) -> None:
-        """Send the counts of a window; if the watcher is lost, the clock will say so."""
+    async def _send(self, message: Any) -> None:
+        """Send what is told of a window; if the watcher is lost, the clock will say so."""
         if self._watcher:
             with suppress(aio.BaseError):
-                await self._watcher.write(WatchResponse(counts=counts))
+                await self._watcher.write(message)
 
-    async def Watch(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
-        self, request: WatchRequest, context: Any
-    ) -> None:
-        del request
+    async def _attend(self, context: Any) -> None:
         if self._watcher:
             # A count is told once: a second watcher would take some of the first one's.
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "somebody watches already")
@@ -42,6 +42,38 @@ class QueueBoundary(QueueServiceServicer):
             await asyncio.get_running_loop().create_future()  # until the watcher is gone
         finally:
             self._watcher = None
+
+
+class QueueBoundary(_Watched, QueueServiceServicer):
+    """What levels `count` and `full` tell: the counts of each window."""
+
+    async def tell(self, counts: list[int]) -> None:
+        """Send the counts of a window."""
+        await self._send(WatchResponse(counts=counts))
+
+    async def Watch(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
+        self, request: WatchRequest, context: Any
+    ) -> None:
+        del request
+        await self._attend(context)
+
+
+class TotalBoundary(_Watched, TotalServiceServicer):
+    """What level `total` tells, in place of the counts; there is no way past the masks."""
+
+    def __init__(self, totals: Totals) -> None:
+        super().__init__()
+        self._totals = totals
+
+    async def tell(self, counts: list[int]) -> None:
+        """Send the shares of a window; each observation uses its masks up, watched or not."""
+        await self._send(TotalServiceWatchResponse(shares=self._totals.shares(counts)))
+
+    async def Watch(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
+        self, request: TotalServiceWatchRequest, context: Any
+    ) -> None:
+        del request
+        await self._attend(context)
 
 
 class ResourcesBoundary(ResourcesServiceServicer):

@@ -16,11 +16,13 @@ from fogveil.settings import Settings, tuples
 from fogveil.v1.boundary_pb2_grpc import add_QueueServiceServicer_to_server
 from fogveil.v1.clock_pb2 import Begin, Grant, JoinResponse, ProviderDone, ProviderReady
 from fogveil.v1.full_pb2_grpc import add_ResourcesServiceServicer_to_server
+from fogveil.v1.total_pb2_grpc import add_TotalServiceServicer_to_server
 from fogveil.v1.workload_pb2 import Aggregates, Placements
-from provider_node.boundary import QueueBoundary, ResourcesBoundary
+from provider_node.boundary import QueueBoundary, ResourcesBoundary, TotalBoundary
 from provider_node.journal import Journal
 from provider_node.provider import ProviderConfig
 from provider_node.serving import Output, Serving
+from provider_node.totals import Totals
 
 log = logging.getLogger("provider_node")
 
@@ -31,15 +33,16 @@ async def serve(settings: Settings) -> None:
         process = ProviderProcess(settings, provider_config(settings.own["provider"]))
     await process.open_port()
     async with (
-        Relay(settings.broker, settings.client()) as relay,
+        Relay.of(settings) as relay,
         join_clock(settings, process.recording) as seat,
     ):
         process.relay = relay
         await relay.subscribe(*process.topics_of_interest())
+        process.announce()
         await first_of(
             process.follow(seat),
             seat.hear(process.at_once),
-            listen(relay, process.receive),
+            listen(relay, process.receive, process.recording),
             farewell=seat.leave,
         )
         await relay.drained()
@@ -62,7 +65,8 @@ class ProviderProcess:
         self._settings, self._config = settings, config
         self._topics = Topics(settings.run)
         self._serving = Serving(config, tuple(settings.own["owners"]))
-        self._boundary = QueueBoundary()
+        self._totals = Totals(settings) if config.disclosure is Level.TOTAL else None
+        self._boundary = TotalBoundary(self._totals) if self._totals else QueueBoundary()
         self.recording = settings.recording(lambda: self._serving.now)
         self._listen: str = settings.own["listen"]
         fogs = settings.own["fogs"]
@@ -81,7 +85,11 @@ class ProviderProcess:
         if level is Level.NONE:
             report(listening=None)
             return
-        services.append(lambda server: add_QueueServiceServicer_to_server(self._boundary, server))
+        boundary = self._boundary
+        if isinstance(boundary, TotalBoundary):
+            services.append(lambda server: add_TotalServiceServicer_to_server(boundary, server))
+        else:
+            services.append(lambda server: add_QueueServiceServicer_to_server(boundary, server))
         if level is Level.FULL:
             full = ResourcesBoundary(self._serving)
             services.append(lambda server: add_ResourcesServiceServicer_to_server(full, server))
@@ -92,14 +100,23 @@ class ProviderProcess:
 
     def topics_of_interest(self) -> list[str]:
         """Return what to subscribe to."""
-        if self._is_cloud:
-            return [self._topics.all_aggregates]
-        return [self._topics.placement(self._settings.name)]
+        topics = self._topics
+        work = topics.all_aggregates if self._is_cloud else topics.placement(self._settings.name)
+        return [work, topics.all_keys] if self._totals else [work]
+
+    def announce(self) -> None:
+        """Publish what others must know before the first observation."""
+        if self._totals:
+            topic = self._topics.keys(self._settings.name)
+            self.relay.publish(topic, self._totals.announcement(), retain=True)
 
     # --- what comes over MQTT --------------------------------------------------------------------
 
     def receive(self, topic: str, payload: bytes) -> None:
         """Take a message in."""
+        if self._totals and topic == self._topics.keys(sender := self._topics.publisher(topic)):
+            self._totals.receive(sender, payload)
+            return
         if not self._is_cloud:
             message = decode(Placements, payload, AGENT)
             if message is None:
@@ -126,7 +143,7 @@ class ProviderProcess:
         try:
             async for order in seat.orders():
                 if order.WhichOneof("kind") == "begin":
-                    self._begin(order.begin)
+                    await self._begin(order.begin)
                     seat.say(provider_ready=ProviderReady())
                 else:
                     await self._granted(order.grant, seat)
@@ -134,7 +151,9 @@ class ProviderProcess:
             if self._journal:
                 self._journal.close()
 
-    def _begin(self, begin: Begin) -> None:
+    async def _begin(self, begin: Begin) -> None:
+        if self._totals:
+            await self._totals.begin(begin.episode)
         self._serving.begin(begin.episode, begin.draw)
         self._forwards = 0
         for inbox in (self._placements, *self._aggregates.values()):

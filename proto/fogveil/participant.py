@@ -18,6 +18,7 @@ from typing import Any, Protocol, TextIO
 import uvloop
 
 from fogveil.errors import FogveilError, LostError, SurroundingsError
+from fogveil.recording import Recording
 from fogveil.settings import Settings, read_settings
 
 LATE = (
@@ -66,8 +67,8 @@ def main(program: str, serve: Serve, prepare: Callable[[Settings], None] | None 
             prepare(settings)
         if settings.user is not None:
             settings = _become(settings, settings.user)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_signalled(settings, serve))
+        # The loop is not closed: gRPC would complain of calls that are still open.
+        asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_until_signalled(settings, serve))
     except FogveilError as error:
         sys.stdout.flush()  # the sentence is the last line
         print(f"{program}: {error}", file=sys.stderr, flush=True)  # noqa: T201
@@ -144,10 +145,14 @@ class Inbound(Protocol):
         """Yield (topic, payload); fail when the broker is lost."""
 
 
-async def listen(relay: Inbound, receive: Callable[[str, bytes], None]) -> None:
+async def listen(
+    relay: Inbound, receive: Callable[[str, bytes], None], recording: Recording | None = None
+) -> None:
     """Hand every relayed message on, until the broker is lost."""
     try:
         async for topic, payload in relay.messages():
+            if recording:
+                recording.delivered(topic, payload)
             receive(topic, payload)
     except SurroundingsError as error:
         raise LostError("broker", str(error)) from error

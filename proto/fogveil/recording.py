@@ -23,6 +23,8 @@ TRAFFIC = "traffic.jsonl"
 REQUEST, RESPONSE = "request", "response"
 METADATA, INITIAL, TRAILING, STATUS = "metadata", "initial metadata", "trailing metadata", "status"
 MESSAGES = (REQUEST, RESPONSE)
+DELIVERY = "delivery"
+"""Of the MQTT broker; the topic stands for the method."""
 
 _PEER: ContextVar[str] = ContextVar("peer")
 """Who is at the other end of the call that a server is serving."""
@@ -58,6 +60,10 @@ class Recording:
             line["text"] = content
         if not self._file.closed:
             self._file.write(json.dumps(line) + "\n")
+
+    def delivered(self, topic: str, payload: bytes) -> None:
+        """Note what the broker delivered."""
+        self.note("broker", self._name, topic, DELIVERY, payload)
 
     def close(self) -> None:
         """Write the rest."""

@@ -18,9 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from broker.access import Participants
 from broker.starting import RunningBroker, start_broker
 from fogveil.errors import FogveilError, InputError, SurroundingsError
-from fogveil.identity import AGENT
+from fogveil.identity import AGENT, BROKER
 from testbed.federated.split import CLOCK, Plan, Split, check
 from testbed.records import writing
 from testbed.world import World
@@ -30,6 +31,9 @@ GRACE = 8.0
 TERM_GRACE = 3.0
 """Seconds between asking a process to end and making it."""
 COLOURS = cycle(range(31, 37))
+
+INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
+"""Variables of the environment that participants get."""
 
 Report = dict[str, Any]
 """What a participant told the launcher."""
@@ -61,8 +65,12 @@ class Testbed:
         world: World,
         plan: Plan,
         folder: Path,
+        *,
+        hold: bool = False,
     ) -> None:
         check(plan, world)
+        self._hold = hold
+        """Everybody but the agent is started: nothing happens until `release`."""
         self._world, self._plan, self._folder = world, plan, folder
         self.participants: dict[str, Participant] = {}
         self.broker: RunningBroker | None = None
@@ -104,12 +112,18 @@ class Testbed:
 
     def _start(self) -> None:
         folder = self._folder / "participants"
-        for place in (folder, folder / "broker"):
+        for place in (folder, folder / BROKER):
             place.mkdir(exist_ok=True, mode=0o700)
-        self.broker = start_broker(self._plan.broker, folder / "broker")
-        self.note("launcher", f"the broker is {self.broker.kind} at {self.broker.address}")
-        self.split = split = Split(self._world, self._plan, folder, self.run, self.broker.address)
+        self.split = split = Split(self._world, self._plan, folder, self.run)
         seats = split.seats
+        self.broker = start_broker(
+            self._plan.broker,
+            folder / BROKER,
+            credentials=split.identify(BROKER, BROKER, folder / BROKER / "identity"),
+            participants=Participants(self.run, seats.sources, seats.fogs, seats.cloud),
+        )
+        split.broker = self.broker.address
+        self.note("launcher", f"the broker is {self.broker.kind} at {self.broker.address}")
         self._launch(CLOCK, "testbed.federated.clock", split.clock())
         clock = f"127.0.0.1:{self._wait_for_port(CLOCK)}"
         providers = (*seats.fogs, seats.cloud)
@@ -117,13 +131,20 @@ class Testbed:
             self._launch(name, "provider_node", split.provider(name, clock))
         for name in seats.sources:
             self._launch(name, "testbed.federated.sources", split.sources(name, clock))
-        addresses = {name: f"127.0.0.1:{self._wait_for_port(name)}" for name in providers}
-        self._launch(AGENT, "agent", split.agent(clock, addresses))
+        self.addresses = {name: f"127.0.0.1:{self._wait_for_port(name)}" for name in providers}
+        self.addresses[CLOCK] = clock
+        if not self._hold:
+            self.release()
+
+    def release(self) -> None:
+        """Start the agent, and with it the run: the clock begins when everybody is there."""
+        self._launch(AGENT, "agent", self.split.agent(self.addresses[CLOCK], self.addresses))
         self._pump_until(lambda: self._all("joined"))
 
     def _launch(self, name: str, module: str, config: Path) -> None:
         environment = {
-            **os.environ,
+            # A participant is not told what else the experimenter's environment holds.
+            **{key: value for key, value in os.environ.items() if key in INHERITED},
             "GRPC_VERBOSITY": "NONE",  # what matters is said in a sentence of ours
             "GRPC_ENABLE_FORK_SUPPORT": "0",
             "OMP_NUM_THREADS": "1",

@@ -38,7 +38,7 @@ async def serve(settings: Settings) -> None:
     with settings.reading():
         process = SourcesProcess(settings)
     async with (
-        Relay(settings.broker, settings.client()) as relay,
+        Relay.of(settings) as relay,
         join_clock(settings, process.recording) as seat,
     ):
         process.relay = relay
@@ -46,7 +46,7 @@ async def serve(settings: Settings) -> None:
         await first_of(
             process.follow(seat),
             seat.hear(),
-            listen(relay, process.receive),
+            listen(relay, process.receive, process.recording),
             farewell=seat.leave,
         )
         await relay.drained()

@@ -15,6 +15,7 @@ from fogveil.disclosure import Level
 from fogveil.errors import InputError
 from fogveil.identity import AGENT, Credentials, Identity
 from fogveil.settings import write_settings
+from provider_node.membership import Group
 from testbed.federated.identities import Mint
 from testbed.federated.windows import LARGEST_WINDOW, Seats
 from testbed.world import World
@@ -82,10 +83,12 @@ def check(plan: Plan, world: World) -> None:
     if plan.speed is not None and not 0 < plan.speed < float("inf"):
         raise InputError(f"--speed {plan.speed:g}: expected a positive number")
     if world.agent.disclosed is Level.TOTAL:
-        raise InputError(
-            "a federated run at disclosure level 'total' needs secure aggregation, which is not "
-            "there yet: choose --disclosure count, or run it embedded"
-        )
+        if not plan.secure:
+            raise InputError(
+                "disclosure level 'total' needs identities, by which the providers sign their "
+                "keys: leave --insecure out, or choose --disclosure count"
+            )
+        Group("", (*world.nodes, world.cloud), world.cloud)
     names = [*seats(world, plan.source_processes).all, CLOCK, BROKER]
     for name in set(names):
         if names.count(name) > 1:
@@ -105,15 +108,16 @@ def seats(world: World, source_processes: int) -> Seats:
 class Split:
     """Writes the participants' configurations into folders of their own."""
 
-    def __init__(self, world: World, plan: Plan, folder: Path, run: str, broker: str) -> None:
+    def __init__(self, world: World, plan: Plan, folder: Path, run: str) -> None:
         self._world, self._plan, self._folder = world, plan, folder
         self._common: dict[str, Any] = {
             "run": run,
-            "broker": broker,
             "lifeline": True,
             "secure": plan.secure,
             "record": plan.record,
         }
+        self.broker = ""
+        """Its address, once it is up."""
         self._mint = Mint(run) if plan.secure else None
         self.seats = seats(world, plan.source_processes)
         self._users = _users(run, [*self.seats.all, CLOCK]) if plan.separate_users else {}
@@ -130,7 +134,15 @@ class Split:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.identify(name, self.seats.role_of(name) or name, folder / "identity")
         user = self._users.get(name)
-        path = write_settings(folder, name=name, clock=clock, own=own, user=user, **self._common)
+        path = write_settings(
+            folder,
+            name=name,
+            clock=clock,
+            broker=self.broker,
+            own=own,
+            user=user,
+            **self._common,
+        )
         if user is not None:
             for owned in (folder, *folder.rglob("*")):
                 os.chown(owned, user, user)
@@ -160,10 +172,15 @@ class Split:
     def provider(self, name: str, clock: str) -> Path:
         """Write a provider's: its own resources, the applications, whom results go to."""
         owner = {c: name for name, clusters in self._clusters.items() for c in clusters}
+        total = None
+        if self._world.agent.disclosed is Level.TOTAL:
+            seats = self.seats
+            total = {"members": [*seats.fogs, seats.cloud], "cloud": seats.cloud}
         return self._write(
             name,
             clock,
             provider=self._world.projection(name),
+            total=total,
             owners=[owner[cluster] for cluster in range(len(owner))],
             fogs=list(self.seats.fogs) if name == self.seats.cloud else [],
             listen=LOOPBACK,
