@@ -65,8 +65,9 @@ async def serve(settings: Settings) -> None:
 
 def prepare(settings: Settings) -> None:
     """Load what the episodes will need."""
-    for spec in settings.own["plan"]:
-        policies.find(_here(settings, spec))
+    view = agent_view(settings.own["view"])
+    for spec in dict.fromkeys(settings.own["plan"]):
+        policies.load(_here(settings, spec), view)
     if settings.own["train"]:
         from agent.learning import adam, ddqn, network
 

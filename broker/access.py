@@ -31,8 +31,6 @@ from fogveil.errors import InputError
 from fogveil.identity import Credentials, Identity
 
 Action = Literal["publish", "subscribe"]
-BROKER = "broker"
-"""The name of the broker itself: a run has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,8 @@ class Participants:
 
     @property
     def broker(self) -> Identity:
-        """The broker's own identity, by which participants know it."""
-        return Identity(self.run, roles.BROKER, BROKER)
+        """The broker's own identity, by which participants know it: there is one broker."""
+        return Identity(self.run, roles.BROKER, roles.BROKER)
 
 
 class Rights(NamedTuple):

@@ -88,7 +88,9 @@ class Relay:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Return a participant's connection, as its configuration says."""
-        broker = Identity(settings.run, BROKER, BROKER)
+        broker = None  # where nobody proves anything, neither does the broker
+        if settings.secure and Address.parse(settings.broker).tls:
+            broker = Identity(settings.run, BROKER, BROKER)
         return cls(
             settings.broker,
             settings.client(),

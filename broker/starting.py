@@ -77,16 +77,16 @@ def start_broker(
 ) -> RunningBroker:
     """Start the chosen broker with its files in `folder`, and return when it takes connections.
 
-    `auto` is mosquitto where it is installed, else the built-in broker. With the broker's own
-    credentials and the participants it speaks TLS, and lets each of them do what `broker.access`
-    says; without, everybody may do everything. A broker that is there already is used as it is:
-    who may do what there is its owner's business.
+    `auto` is mosquitto where it is installed, else the built-in broker. With credentials of its own
+    it speaks TLS, and lets each of the participants do what `broker.access` says; without, anybody
+    may do anything. A broker that is there already is used as it is: who may do what there is its
+    owner's business.
 
     It dies with its launcher; call this from the main thread, or from one that outlives the broker,
     because Linux takes the end of the thread for the end of the launcher.
     """
-    if (credentials is None) != (participants is None):
-        raise ValueError("credentials and participants go together")
+    if credentials and not participants:
+        raise ValueError("who shows a certificate has to be one of the participants")
     if choice.startswith(SCHEMES):
         address = Address.parse(choice)
         knock(address, tls.for_participant(None, None) if address.tls else None)

@@ -24,24 +24,30 @@ class _Watched:
     """Streams a message for each window to the one who watches."""
 
     def __init__(self) -> None:
-        self._watcher: Any = None
+        self._watcher: asyncio.Future[Any] | None = None
+        """Who watches, once it can be written to; None comes of one who left before that."""
 
     async def _send(self, message: Any) -> None:
         """Send what is told of a window; if the watcher is lost, the clock will say so."""
-        if self._watcher:
+        if self._watcher and (watcher := await self._watcher):
             with suppress(aio.BaseError):
-                await self._watcher.write(message)
+                await watcher.write(message)
 
     async def _attend(self, context: Any) -> None:
         if self._watcher:
             # A count is told once: a second watcher would take some of the first one's.
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "somebody watches already")
-        self._watcher = context
+        loop = asyncio.get_running_loop()
+        self._watcher = watcher = loop.create_future()
         try:
+            # The agent goes on as soon as it has this; a message before its end would be lost.
             await context.send_initial_metadata(())
-            await asyncio.get_running_loop().create_future()  # until the watcher is gone
+            watcher.set_result(context)
+            await loop.create_future()  # until the watcher is gone
         finally:
             self._watcher = None
+            if not watcher.done():
+                watcher.set_result(None)
 
 
 class QueueBoundary(_Watched, QueueServiceServicer):

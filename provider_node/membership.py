@@ -162,15 +162,15 @@ class Membership:
     def _false_papers(self, member: str, told: KeyAnnouncement, now: datetime) -> str | None:
         try:
             certificate = x509.load_der_x509_certificate(told.certificate)
-        except ValueError:
+            begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        except Exception:  # noqa: BLE001 (it parses what a stranger sent, and trips as it likes)
             return "its certificate cannot be read"
-        policy = PolicyBuilder().store(Store([self._papers.authority])).time(now)
-        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
         if not begin <= now <= end:
             return f"its certificate is valid from {begin} to {end} only"
+        policy = PolicyBuilder().store(Store([self._papers.authority])).time(now)
         try:
             subjects = policy.build_client_verifier().verify(certificate, []).subjects or ()
-        except VerificationError:
+        except (VerificationError, ValueError):
             return "its certificate was not issued by this run's authority"
         proved = [s.value for s in subjects if isinstance(s, x509.UniformResourceIdentifier)]
         if proved != [self._group.identity(member).uri]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
+
+from grpc_reflection.v1alpha.reflection import enable_server_reflection
 
 from broker.client import Relay
 from broker.topics import AGENT, Topics
@@ -25,6 +28,13 @@ from provider_node.serving import Output, Serving
 from provider_node.totals import Totals
 
 log = logging.getLogger("provider_node")
+
+SERVED = {
+    Level.TOTAL: ("fogveil.v1.TotalService",),
+    Level.COUNT: ("fogveil.v1.QueueService",),
+    Level.FULL: ("fogveil.v1.QueueService", "fogveil.v1.ResourcesService"),
+}
+"""What the auditor is told by reflection that is served."""
 
 
 async def serve(settings: Settings) -> None:
@@ -93,6 +103,8 @@ class ProviderProcess:
         if level is Level.FULL:
             full = ResourcesBoundary(self._serving)
             services.append(lambda server: add_ResourcesServiceServicer_to_server(full, server))
+        if self._settings.secure:  # else nobody could tell the auditor from the agent
+            services.append(partial(enable_server_reflection, tuple(SERVED[level])))
         self._server, port = await serve_grpc(
             self._settings, self._listen, self.recording, *services
         )

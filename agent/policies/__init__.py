@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from agent.agents import Entry, load_trained, trained_kind
@@ -66,12 +67,13 @@ def label_of(spec: str) -> str:
 def _from_file(path: Path, class_name: str) -> type[Policy]:
     if not path.is_file():
         raise InputError(f"policy file {path} does not exist")
-    spec = importlib.util.spec_from_file_location(f"_policy_{path.stem}", path)
+    # The loader keeps a relative path: by the absolute one the agent's user may not come there.
+    loader = SourceFileLoader(f"_policy_{path.stem}", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise InputError(f"policy file {path} cannot be loaded: {spell(error)}") from error
     found = getattr(module, class_name, None)

@@ -22,8 +22,14 @@ from fogveil.recording import Recording
 from fogveil.settings import Settings, read_settings
 
 LATE = (
-    *("encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8"),
-    *("concurrent.futures.thread", "ssl", "traceback", "linecache"),
+    *(
+        "encodings.ascii",
+        "encodings.cp437",
+        "encodings.idna",
+        "encodings.latin_1",
+        "encodings.utf_8",
+    ),
+    *("concurrent.futures.thread", "linecache", "ssl", "tempfile", "traceback", "zipfile"),
 )
 """What Python and its libraries load only when they need it."""
 

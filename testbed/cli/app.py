@@ -12,6 +12,7 @@ import typer
 
 from fogveil import __version__
 from fogveil.errors import FogveilError
+from testbed.cli.auditing import audit
 from testbed.cli.comparing import compare, evaluate, figures
 from testbed.cli.looking import list_policies, show
 from testbed.cli.runs import run, up
@@ -43,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (run, up, compare, train, evaluate, figures):
+for command in (run, up, compare, train, evaluate, figures, audit):
     app.command()(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="Look at a scenario.", no_args_is_help=True)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -20,6 +21,7 @@ from typing import Any, Self
 
 from broker.access import Participants
 from broker.starting import RunningBroker, start_broker
+from fogveil.disclosure import Level
 from fogveil.errors import FogveilError, InputError, SurroundingsError
 from fogveil.identity import AGENT, BROKER
 from testbed.federated.split import CLOCK, Plan, Split, check
@@ -32,8 +34,16 @@ TERM_GRACE = 3.0
 """Seconds between asking a process to end and making it."""
 COLOURS = cycle(range(31, 37))
 
+SAID_KEPT = 1000
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables of the environment that participants get."""
+ENVIRONMENT = {
+    "GRPC_VERBOSITY": "NONE",  # what matters is said in a sentence of ours
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+"""What it holds besides."""
 
 Report = dict[str, Any]
 """What a participant told the launcher."""
@@ -75,10 +85,17 @@ class Testbed:
         self.participants: dict[str, Participant] = {}
         self.broker: RunningBroker | None = None
         self.run = secrets.token_hex(16)
+        self.said: dict[str, deque[str]] = {}
+        """The last lines of each participant."""
         self._selector = selectors.DefaultSelector()
         self._log: Any = None
         self._waiting: list[tuple[str, Report]] = []
         """Reports that nobody has asked for yet."""
+
+    @property
+    def level(self) -> Level:
+        """What the providers disclose."""
+        return self._world.agent.disclosed
 
     # --- up --------------------------------------------------------------------------------------
 
@@ -145,10 +162,7 @@ class Testbed:
         environment = {
             # A participant is not told what else the experimenter's environment holds.
             **{key: value for key, value in os.environ.items() if key in INHERITED},
-            "GRPC_VERBOSITY": "NONE",  # what matters is said in a sentence of ours
-            "GRPC_ENABLE_FORK_SUPPORT": "0",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONUNBUFFERED": "1",
+            **ENVIRONMENT,
         }
         process = subprocess.Popen(  # noqa: S603 (our own modules)
             [sys.executable, "-P", "-m", module, "--config", str(config)],
@@ -302,6 +316,7 @@ class Testbed:
     def note(self, name: str, line: str) -> None:
         """Add a line to the log of all participants, which is the launcher's own."""
         colour = self.participants[name].colour if name in self.participants else 90
+        self.said.setdefault(name, deque(maxlen=SAID_KEPT)).append(line)
         now = time.strftime("%H:%M:%S")
         self._log.write(f"{now} \x1b[{colour}m{name:>10}\x1b[0m | {line}\n")
         self._log.flush()

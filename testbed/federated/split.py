@@ -118,9 +118,9 @@ class Split:
         }
         self.broker = ""
         """Its address, once it is up."""
-        self._mint = Mint(run) if plan.secure else None
+        self.mint = Mint(run) if plan.secure else None
         self.seats = seats(world, plan.source_processes)
-        self._users = _users(run, [*self.seats.all, CLOCK]) if plan.separate_users else {}
+        self.users = _users(run, [*self.seats.all, CLOCK]) if plan.separate_users else {}
         self._clusters: dict[str, list[int]] = {name: [] for name in self.seats.sources}
         for cluster in range(len(world.clusters)):
             self._clusters[self.seats.sources[cluster % len(self._clusters)]].append(cluster)
@@ -133,7 +133,7 @@ class Split:
         folder = self.folder_of(name)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.identify(name, self.seats.role_of(name) or name, folder / "identity")
-        user = self._users.get(name)
+        user = self.users.get(name)
         path = write_settings(
             folder,
             name=name,
@@ -150,9 +150,9 @@ class Split:
 
     def identify(self, name: str, role: str, folder: Path) -> Credentials | None:
         """Mint an identity, where the run has any."""
-        if self._mint is None:
+        if self.mint is None:
             return None
-        return self._mint.issue(Identity(self._common["run"], role, name), folder)
+        return self.mint.issue(Identity(self._common["run"], role, name), folder)
 
     def clock(self) -> Path:
         """Write the clock's: who takes part, and nothing about them."""
@@ -197,14 +197,19 @@ class Split:
         )
 
     def _own_policies(self) -> list[str]:
-        """Put the files of policies that are not ours into the agent's folder."""
-        specs = []
+        """Put the files of policies that are not ours into the agent's folder.
+
+        Each has a place of its own: trained agents are all in files of the same name.
+        """
+        specs: list[str] = []
+        places: dict[Path, str] = {}
         for spec, _ in self._plan.episodes:
             path = policies.file_of(spec)
             if path is None:
                 specs.append(spec)
                 continue
-            copied = copy_whole(path, self.folder_of(AGENT))
+            place = places.setdefault(path, f"policy-{len(places) + 1}")
+            copied = f"{place}/{copy_whole(path, self.folder_of(AGENT) / place)}"
             specs.append(copied if spec.endswith(".npz") else f"{copied}:{spec.rpartition(':')[2]}")
         return specs
 

@@ -28,13 +28,12 @@ from broker_support import (
 )
 
 import broker.client
-import broker.probe
+import broker.knocking
 import broker.starting
 from broker import mosquitto
 from broker.address import Address
-from broker.builtin import Broker
 from broker.client import Relay
-from broker.packets import Answer, Connack, Publish, Suback, Subscribe, encode
+from broker.packets import Answer, Connack, Publish, encode
 from broker.starting import start_broker
 from fogveil.errors import InputError, SurroundingsError
 
@@ -134,7 +133,7 @@ def test_a_given_port(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mosquitto, "configuration", lambda _: "no such option")
+    monkeypatch.setattr(mosquitto, "configuration", lambda *_: "no such option")
     with pytest.raises(SurroundingsError, match=r"it does not start: see .*broker\.log"):
         start_broker("mosquitto", tmp_path)
     assert "Unknown configuration variable" in (tmp_path / "broker.log").read_text()
@@ -174,22 +173,25 @@ def test_a_broker_that_is_there_already(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("choice", ["", "Mosquitto", "rabbit", "tcp://host", "host:1883"])
 def test_unknown_choices(choice: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"auto, mosquitto, builtin or mqtt://host\[:port\]"):
+    with pytest.raises(InputError, match=r"auto, mosquitto, builtin or mqtt\[s\]://host\[:port\]"):
         start_broker(choice, tmp_path)
 
 
+@pytest.mark.parametrize("scheme", ["mqtt", "mqtts"])
 @pytest.mark.parametrize("rest", ["", ":1883", "h:port", "h:70000", "h:0", "h/path", "h?q", "[::1"])
-def test_wrong_addresses(rest: str, tmp_path: Path) -> None:
+def test_wrong_addresses(scheme: str, rest: str, tmp_path: Path) -> None:
     for attempt in (lambda text: start_broker(text, tmp_path), lambda text: Relay(text, "me")):
-        with pytest.raises(InputError, match="expected mqtt://") as caught:
-            attempt(f"mqtt://me:secret@{rest}")
+        with pytest.raises(InputError, match=r"expected mqtt\[s\]://") as caught:
+            attempt(f"{scheme}://me:secret@{rest}")
         assert "secret" not in str(caught.value)
 
 
 def test_addresses() -> None:
-    assert Address.parse("mqtt://a%40b:c%2Fd@host:99/") == ("host", 99, "a@b", "c/d")
-    assert Address.parse("mqtt://[::1]") == ("::1", 1883, None, None)
+    assert Address.parse("mqtt://a%40b:c%2Fd@host:99/") == ("host", 99, "a@b", "c/d", False)
+    assert Address.parse("mqtt://[::1]") == ("::1", 1883, None, None, False)
     assert str(Address.parse("mqtt://[::1]")) == "mqtt://[::1]:1883"
+    assert Address.parse("mqtts://host") == ("host", 8883, None, None, True)
+    assert str(Address.parse("mqtts://me:secret@host:99")) == "mqtts://host:99"
 
 
 # --- the process of the built-in broker ---------------------------------------------------------
@@ -248,54 +250,6 @@ def test_the_built_in_broker_does_not_pile_up_what_nobody_reads(tmp_path: Path) 
     run(main())
     reader.drop()
     running.stop()
-
-
-def test_the_built_in_broker_asks_who_may_do_what() -> None:
-    asked = []
-
-    def may(identity: str, action: str, topic: str) -> bool:
-        asked.append((identity, action, topic))
-        return identity == "boss" or topic == "free"
-
-    async def main() -> list[tuple[str, bytes]]:
-        relaying = Broker(may)
-        address = f"mqtt://127.0.0.1:{await relaying.listen('127.0.0.1', 0)}"
-        try:
-            async with (
-                Relay(address.replace("//", "//boss:any@"), "agent") as boss,
-                Relay(address, "guest") as guest,
-            ):
-                await boss.subscribe("#")
-                with pytest.raises(SurroundingsError, match="not let guest subscribe to secret"):
-                    await guest.subscribe("free", "secret")
-                guest.publish("secret", b"not relayed")
-                guest.publish("free", b"relayed")
-                await guest.drained()
-                async for message in boss.messages():
-                    return [message]
-        finally:
-            await relaying.close()
-
-    assert run(main()) == [("free", b"relayed")]
-    assert asked[0] == ("boss", "subscribe", "#")
-    assert ("guest", "publish", "secret") in asked
-
-
-def test_the_built_in_broker_grants_filter_by_filter() -> None:
-    async def main() -> None:
-        relaying = Broker(lambda _identity, _action, topic: topic == "free")
-        address = f"mqtt://127.0.0.1:{await relaying.listen('127.0.0.1', 0)}"
-
-        def ask() -> None:
-            client = RawClient(address).connect("guest")
-            client.send(Subscribe(5, (("free", 2), ("secret", 0))))
-            assert client.receive() == Suback(5, bytes((1, 0x80)))
-            client.drop()
-
-        await asyncio.to_thread(ask)
-        await relaying.close()
-
-    run(main())
 
 
 # --- brokers that are none ----------------------------------------------------------------------
@@ -382,7 +336,7 @@ def test_something_else_listens(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(broker.client, "CONNECT_WITHIN", 0.3)
-    monkeypatch.setattr(broker.probe.probe, "__defaults__", (0.3,))
+    monkeypatch.setattr(broker.knocking.knock, "__defaults__", (None, 0.3))
     for text in connection_errors(impostor(answer), tmp_path):
         assert text.startswith("the broker mqtt://127.0.0.1:")
         assert re.search(sentence, text)

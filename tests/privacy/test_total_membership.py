@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from google.protobuf.message import DecodeError
 
 from fogveil.errors import InputError, LostError
 from fogveil.identity import Identity
 from fogveil.settings import Settings
+from fogveil.v1.total_pb2 import KeyAnnouncement
 from provider_node.masking import MODULUS
 from provider_node.membership import (
     SIGNED_WITH,
@@ -130,6 +132,20 @@ def test_the_signature_is_over_every_field(member, field):
     assert signed_part(told) != signed_part(changed(told, **{field: other.get(field, "other")}))
 
 
+def test_no_byte_of_an_announcement_can_be_changed(member):
+    own = member("fog-1")
+    whole = member("fog-2").announcement().SerializeToString()
+    for place, byte in enumerate(whole):
+        for other in (byte ^ 1, byte ^ 0x80):
+            try:
+                told = KeyAnnouncement.FromString(
+                    whole[:place] + bytes([other]) + whole[place + 1 :]
+                )
+            except DecodeError:
+                continue
+            refusal(own, "fog-2", told)
+
+
 def test_an_announcement_is_good_for_its_member_only(member):
     told = member("fog-2").announcement()
     assert "somebody else's" in refusal(member("fog-1"), "fog-3", told)
@@ -217,38 +233,37 @@ def totals(tmp_path, mint):
     def make(name, *, secure=True):
         folder = tmp_path / name
         mint.issue(GROUP.identity(name), folder / "identity")
+        given = {"clock": "", "broker": "", "lifeline": False, "record": False, "user": None}
+        own = {"total": {"members": list(NAMES), "cloud": "cloud"}}
         return Totals(
-            Settings(
-                **{"name": name, "run": "run", "clock": "", "broker": "", "lifeline": False},
-                **{"secure": secure, "record": False, "user": None, "folder": folder},
-                own={"total": {"members": list(NAMES), "cloud": "cloud"}},
-            )
+            Settings(name=name, run="run", secure=secure, own=own, folder=folder, **given)
         )
 
     return make
 
 
+def sums(members, counts):
+    told = [member.shares(counts) for member in members]
+    return [sum(row) % MODULUS for row in zip(*told, strict=True)]
+
+
 def test_members_wait_for_each_other_and_go_on_through_episodes(totals):
     async def go():
         members = {name: totals(name) for name in NAMES}
-        waiting = [asyncio.ensure_future(member.begin(0)) for member in members.values()]
-        for member in members.values():
-            for name, other in members.items():
-                await asyncio.sleep(0)
-                assert not any(task.done() for task in waiting) or name != "fog-1"
+        for own, member in members.items():
+            waiting = asyncio.ensure_future(member.begin(0))
+            member.receive(own, member.announcement())  # the broker gives it back
+            for name in set(NAMES) - {own}:
                 member.receive(name, b"\xff what is no message")
-                member.receive(name, other.announcement())
-        await asyncio.gather(*waiting)
-        for counts in ([1, 2], [0]):
-            told = [member.shares(counts) for member in members.values()]
-            assert [sum(row) % MODULUS for row in zip(*told, strict=True)] == [
-                4 * c for c in counts
-            ]
+                await asyncio.sleep(0)
+                assert not waiting.done()
+                member.receive(name, members[name].announcement())
+            await waiting
+        assert sums(members.values(), [1, 2]) == [4, 8]
+        assert sums(members.values(), [3]) == [12]
         for member in members.values():
             await member.begin(1)
-        again = [member.shares([1, 2]) for member in members.values()]
-        assert [sum(row) % MODULUS for row in zip(*again, strict=True)] == [4, 8]
-        assert again != told
+        assert sums(members.values(), [0, 7]) == [0, 28]
 
     asyncio.run(go())
 

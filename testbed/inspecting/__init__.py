@@ -1,0 +1,1 @@
+"""Everything that crossed between participants: read, merged, summed up, and held to the wire."""

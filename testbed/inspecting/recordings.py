@@ -1,0 +1,109 @@
+"""Finding what was recorded, of a run that is over or of one that is at work."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from heapq import merge
+from pathlib import Path
+from urllib.parse import unquote
+
+from fogveil.errors import InputError
+from fogveil.recording import TRAFFIC
+from testbed.traffic import Crossing, Tail
+
+LIVE = Path("runs/up")
+"""Where `fogveil up` puts testbeds that were given no place."""
+LOG = "testbed.log"
+PARTICIPANTS = "participants"
+JOINED = "run.json", "episode-0000/run.json"
+
+Noted = tuple[str, Crossing]
+"""A crossing, and by whom it was noted."""
+
+
+class Recordings:
+    """The recordings below a place: of a whole run, or of one participant."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._tails: dict[Path, Tail] = {}
+        if not place.exists():
+            raise InputError(f"{place}: does not exist")
+        if not self.find() and not self.at_work():
+            raise InputError(
+                f"{place}: no recording is here; `fogveil up` and `fogveil run --federated "
+                f"--record --out DIR` leave them as DIR/{PARTICIPANTS}/NAME/{TRAFFIC}"
+            )
+
+    def find(self) -> list[Path]:
+        """Return the files that are there by now."""
+        if self.place.is_file():
+            return [self.place]
+        if (self.place / TRAFFIC).exists():
+            return [self.place / TRAFFIC]
+        below = self.place / PARTICIPANTS
+        return sorted((below if below.is_dir() else self.place).glob(f"*/{TRAFFIC}"))
+
+    @property
+    def parties(self) -> set[str]:
+        """Return who has recorded: of what crosses between two of them both ends are known."""
+        return {_name(path) for path in self.find()}
+
+    def at_work(self) -> bool:
+        """Tell whether the testbed still runs: it holds its log locked."""
+        try:
+            with (self.place / LOG).open("rb") as log:
+                fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # no testbed's folder
+            return False
+        return False
+
+    def complete(self) -> bool:
+        """Tell whether the run came to its end, and was joined: nothing was on its way then."""
+        try:
+            ended = (self.place / LOG).stat().st_mtime
+        except OSError:
+            return False
+        joined = [path for name in JOINED if (path := self.place / name).is_file()]
+        return any(path.stat().st_mtime >= ended for path in joined)
+
+    def new(self) -> Iterator[Noted]:
+        """Yield what was recorded since this was last asked, in the order of time."""
+        for path in self.find():
+            self._tails.setdefault(path, Tail(path))
+        return merge(
+            *(_noted(_name(path), tail) for path, tail in self._tails.items()),
+            key=lambda noted: noted[1].at,
+        )
+
+
+def _noted(name: str, tail: Tail) -> Iterator[Noted]:
+    for crossing in tail.new():
+        yield name, crossing
+
+
+def _name(path: Path) -> str:
+    return unquote(path.absolute().parent.name)
+
+
+def find_live(place: Path | None) -> Recordings:
+    """Return the recordings of the testbed at work: here, or else the newest one."""
+    if place is not None:
+        found = Recordings(place)
+        if not found.at_work():
+            raise InputError(f"{place}: no testbed is at work here; leave out --live")
+        return found
+    logs = sorted(LIVE.glob(f"*/{LOG}"), key=lambda log: log.stat().st_mtime, reverse=True)
+    for log in logs:
+        try:
+            found = Recordings(log.parent)
+        except InputError:
+            continue  # one that recorded nothing
+        if found.at_work():
+            return found
+    raise InputError(
+        f"no testbed is at work in {LIVE}: bring one up with `fogveil up`, or name its folder"
+    )
