@@ -6,8 +6,6 @@ import logging
 from functools import partial
 from typing import Any
 
-from grpc_reflection.v1alpha.reflection import enable_server_reflection
-
 from broker.client import Relay
 from broker.topics import AGENT, Topics
 from fogveil.channels import serve as serve_grpc
@@ -15,6 +13,7 @@ from fogveil.clock_seat import ClockSeat, join_clock
 from fogveil.disclosure import CountKind, Level
 from fogveil.ordering import Sequence, Tally, decode
 from fogveil.participant import first_of, listen, report
+from fogveil.reflection import serve_reflection
 from fogveil.settings import Settings, tuples
 from fogveil.v1.boundary_pb2_grpc import add_QueueServiceServicer_to_server
 from fogveil.v1.clock_pb2 import Begin, Grant, JoinResponse, ProviderDone, ProviderReady
@@ -104,7 +103,7 @@ class ProviderProcess:
             full = ResourcesBoundary(self._serving)
             services.append(lambda server: add_ResourcesServiceServicer_to_server(full, server))
         if self._settings.secure:  # else nobody could tell the auditor from the agent
-            services.append(partial(enable_server_reflection, tuple(SERVED[level])))
+            services.append(partial(serve_reflection, SERVED[level]))
         self._server, port = await serve_grpc(
             self._settings, self._listen, self.recording, *services
         )

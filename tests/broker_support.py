@@ -9,6 +9,8 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,23 @@ class Wallet:
     def raw(self, address: str, identity: Identity) -> RawClient:
         broker = self.participants.broker
         return RawClient(address, tls.for_participant(broker, self[identity]))
+
+
+STRANGERS = ("nobody", "foreign authority", "expired", "not yet valid", "another run")
+
+
+def strangers_to(wallet: Wallet, victim: Identity, folder: Path) -> dict[str, Credentials | None]:
+    """Return those who say that they are somebody, and cannot prove it."""
+    now, day = datetime.now(UTC), timedelta(days=1)
+    issue, foreign, other = wallet.mint.issue, Mint(victim.run), Mint("07e4")
+    found = (
+        None,
+        foreign.issue(victim, folder / "foreign"),
+        issue(victim, folder / "expired", (now - 2 * day, now - day)),
+        issue(victim, folder / "early", (now + day, now + 2 * day)),
+        other.issue(replace(victim, run="07e4"), folder / "other"),
+    )
+    return dict(zip(STRANGERS, found, strict=True))
 
 
 class Venue:

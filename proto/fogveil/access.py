@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import quote, unquote
 
 import grpc
 from grpc import aio
@@ -29,9 +30,11 @@ MAY_CALL: Mapping[str, frozenset[str]] = {
     "/fogveil.v1.TotalService/Watch": frozenset((AGENT,)),
     "/fogveil.v1.ResourcesService/Look": frozenset((AGENT,)),
     "/fogveil.v1.ClockService/Join": PARTICIPANTS,
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": frozenset((AUDITOR,)),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": frozenset((AUDITOR,)),
 }
 """Roles by method."""
+CLAIM = "fogveil/"
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
@@ -59,7 +62,7 @@ class Gate(aio.ServerInterceptor):
         """Wrap the handler of a call."""
         method = handler_call_details.method
         if self._secure and method not in MAY_CALL:
-            return grpc.unary_unary_rpc_method_handler(_refuse)
+            return self._refusing(method)
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -75,11 +78,17 @@ class Gate(aio.ServerInterceptor):
         wrapped = self._guarded(method, getattr(handler, kind))
         return handler._replace(**{kind: wrapped}, **taps)
 
+    def _refusing(self, method: str) -> Any:
+        """Return the handler of a method that nobody may call; what came is recorded all the same."""
+        read = self._recording.reading(method, bytes) if self._recording else None
+        return grpc.unary_unary_rpc_method_handler(self._guarded(method, _refuse), read)
+
     def _guarded(self, method: str, behaviour: Any) -> Any:
         async def guarded(request: Any, context: Any) -> Any:
             peer = peer_of(context) if self._secure else None
             if self._recording:
-                context = NotingContext(self._recording, context, method, _name(peer), request)
+                name = peer.name if peer else claimed_name(context)
+                context = NotingContext(self._recording, context, method, name, request)
             if self._secure and not may_call(peer, method, self._run):
                 await _refuse(request, context)
             result = behaviour(request, context)
@@ -92,8 +101,17 @@ class Gate(aio.ServerInterceptor):
         return guarded
 
 
-def _name(peer: Identity | None) -> str | None:
-    return peer.name if peer else None
+def claim(name: str) -> tuple[str, str]:
+    """Return the channel option by which a participant says who it is, where nobody proves it."""
+    return "grpc.secondary_user_agent", f"{CLAIM}{quote(name, safe='')}"
+
+
+def claimed_name(context: Any) -> str | None:
+    """Return who somebody says to be."""
+    agents = [value for key, value in context.invocation_metadata() or () if key == "user-agent"]
+    words = " ".join(agents).split()
+    names = [word.removeprefix(CLAIM) for word in words if word.startswith(CLAIM)]
+    return unquote(names[-1]) if names else None
 
 
 async def _refuse(_request: Any, context: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import grpc
 from grpc import aio
 
-from fogveil.access import Gate
+from fogveil.access import Gate, claim
 from fogveil.errors import SurroundingsError
 from fogveil.identity import Identity
 from fogveil.recording import Recording
@@ -82,5 +82,5 @@ def dial(
         options = [*OPTIONS, ("grpc.ssl_target_name_override", peer.host)]
         channel = aio.secure_channel(address, credentials.for_channel(), options=options)
     else:
-        channel = aio.insecure_channel(address, options=OPTIONS)
+        channel = aio.insecure_channel(address, options=[*OPTIONS, claim(settings.name)])
     return recording.channel(channel, peer.name) if recording else channel

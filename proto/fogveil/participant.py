@@ -70,7 +70,8 @@ def main(program: str, serve: Serve, prepare: Callable[[Settings], None] | None 
     try:
         settings = read_settings(given.config)
         if prepare:
-            prepare(settings)
+            with settings.reading():
+                prepare(settings)
         if settings.user is not None:
             settings = _become(settings, settings.user)
         # The loop is not closed: gRPC would complain of calls that are still open.

@@ -44,7 +44,9 @@ class Recording:
         """Requests that were parsed before it was known who sent them."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def note(self, sender: str, receiver: str, method: str, kind: str, content: Any) -> None:
+    def note(
+        self, sender: str, receiver: str, method: str, kind: str, content: Any, **more: str
+    ) -> None:
         """Add a crossing: the bytes of a message, or what else went with it."""
         line = {
             "at": time.time(),
@@ -58,6 +60,7 @@ class Recording:
             line["bytes"] = content.hex()
         else:
             line["text"] = content
+        line |= more
         if not self._file.closed:
             self._file.write(json.dumps(line) + "\n")
 
@@ -109,10 +112,10 @@ class Recording:
 
     # --- the server's side -----------------------------------------------------------------------
 
-    def called(self, peer: str, method: str, metadata: Any, request: Any) -> None:
-        """Note who calls, with what, and let the messages of this call be theirs."""
+    def called(self, peer: str, address: str, method: str, metadata: Any, request: Any) -> None:
+        """Note who calls, from where, with what; let the messages of this call be theirs."""
         _PEER.set(peer)
-        self.note(peer, self._name, method, METADATA, _pairs(metadata))
+        self.note(peer, self._name, method, METADATA, _pairs(metadata), address=address)
         early = self._unread.pop(id(request), None)
         if early is not None:
             self.note(peer, self._name, method, REQUEST, early)
@@ -153,8 +156,9 @@ class NotingContext:
         self, recording: Recording, context: Any, method: str, peer: str | None, request: Any = None
     ) -> None:
         self._recording, self._context, self._method = recording, context, method
-        self._peer = peer or context.peer()
-        recording.called(self._peer, method, context.invocation_metadata(), request)
+        address = context.peer()
+        self._peer = peer or address
+        recording.called(self._peer, address, method, context.invocation_metadata(), request)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)

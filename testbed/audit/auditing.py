@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from agent.policies import label_of
 from fogveil.errors import InputError
 from fogveil.identity import AGENT, AUDITOR, PROVIDER, Identity
 from testbed.audit.confinement import check_process
 from testbed.audit.findings import Finding
-from testbed.audit.messages import check_schema, check_truth, check_wire
+from testbed.audit.messages import check_masks, check_schema, check_truth, check_wire
 from testbed.audit.refusals import check_methods, check_topics
 from testbed.audit.schema import served_methods
 from testbed.audit.stage import Stage, look_at_processes, plant
@@ -25,7 +26,8 @@ from testbed.world import build_world
 
 DECISIONS = 300
 """About as many are audited, unless the horizon is asked for."""
-POLICIES = {"count": "veil", "total": "round-robin", "full": "setr", "none": "round-robin"}
+LOOKER = f"{Path(__file__).with_name('looker.py')}:TotalLooker"
+POLICIES = {"count": "veil", "total": LOOKER, "full": "setr", "none": "round-robin"}
 """Who decides in an audit, by level."""
 
 
@@ -51,17 +53,19 @@ def audit(
             if level != "none":
                 findings.append(_schema(testbed, folder))
                 say("every identity tries every method")
-                findings.append(check_methods(testbed, level))
+                findings.append(check_methods(testbed, world))
             testbed.release()
             stage = Stage(world, plan, folder / "testbed", split)
             stage.environment = look_at_processes(testbed)
             confined = check_process(testbed, split.users.get(AGENT))
-            say(f"{plan.policies[0]} places the workloads")
+            say(f"{label_of(plan.policies[0])} places the workloads")
             testbed.wait()
             stage.said = testbed.said
         join(world, split, 0, [])
         findings += check_wire(stage)
         findings.append(check_truth(stage))
+        if level == "total":
+            findings.append(check_masks(stage))
         say("every identity tries every topic")
         findings.append(check_topics(plan.broker))
         findings.append(confined)

@@ -24,6 +24,8 @@ LISTED = Path(__file__).with_name("boundary.txt")
 """Every field that the agent's identity may reach, by level: changed on purpose, or not at all."""
 METADATA = frozenset({"user-agent", "content-type", "grpc-accept-encoding", "accept-encoding"})
 """Keys of metadata and trailers that gRPC itself sends."""
+NEAR, LUCK = 256, 3
+"""Shares nearer than this might be two counts under one mask; so many are let pass as chance."""
 STATUSES = frozenset({"", "Locally cancelled by application!", "somebody watches already"})
 """Error texts that a provider may send: none says anything of it."""
 
@@ -164,6 +166,22 @@ def check_truth(stage: Stage) -> Finding:
             ]
     evidence = f"{compared:,} counts equal what the journals give"
     return judge("truth: the count is the count", evidence, faults)
+
+
+def check_masks(stage: Stage) -> Finding:
+    """Look for masks that were used twice: two shares under one mask differ by little."""
+    faults = []
+    number = 0
+    for name in (*stage.world.nodes, stage.world.cloud):
+        shares = np.array(_sent(stage, name), np.int64)
+        number += len(shares)
+        apart = np.diff(np.sort(shares))
+        near = int((apart < NEAR).sum())
+        # Of n numbers drawn at random from 2^32, about n^2 / 2^32 x NEAR are so near.
+        if near > LUCK + len(shares) ** 2 * NEAR / 2**32 * 4:
+            faults.append(f"{near} of {len(shares)} shares of {name} lie within {NEAR} of another")
+    evidence = f"{number:,} shares: none lies nearer to another than chance puts it"
+    return judge("masks: none is used twice", evidence, faults)
 
 
 def _sent(stage: Stage, name: str) -> list[int]:

@@ -32,9 +32,12 @@ from fogveil.identity import (
     Identity,
 )
 from fogveil.v1.clock_pb2 import Hello, JoinRequest
+from testbed.audit.canaries import seek
 from testbed.audit.findings import Finding, judge
+from testbed.audit.stage import secrets_of
 from testbed.federated.identities import Mint
 from testbed.federated.launch import Testbed
+from testbed.world import World
 
 PATIENCE = 1.0
 """Seconds after which a stream that says nothing is taken as open."""
@@ -76,6 +79,8 @@ class Cell(NamedTuple):
     method: str
     expected: bool
     got: str
+    text: str = ""
+    """What was said beside it."""
 
     @property
     def wrong(self) -> bool:
@@ -147,9 +152,9 @@ async def try_methods(testbed: Testbed, level: str, folder: Path) -> list[Cell]:
             host = Identity(testbed.run, role, server).host
             async with _channel(caller, address, host) as channel:
                 for method in METHODS:
-                    got = await _try(channel, method)
+                    got, text = await _try(channel, method)
                     expected = promised(caller, server, method, level)
-                    cells.append(Cell(caller.name, server, method, expected, got))
+                    cells.append(Cell(caller.name, server, method, expected, got, text))
     return cells
 
 
@@ -160,25 +165,25 @@ def _channel(caller: Caller, address: str, host: str) -> aio.Channel:
     return aio.secure_channel(address, caller.credentials.for_channel(), options=options)
 
 
-async def _try(channel: aio.Channel, method: str, request: bytes | None = None) -> str:
-    """Return how a call is answered: by `ANSWERS`, or by the name of a status."""
+async def _try(channel: aio.Channel, method: str) -> tuple[str, str]:
+    """Return how a call is answered, by `ANSWERS` or by the name of a status; and what is said."""
     raw: Any = bytes
-    if request is None:
-        # To the clock it names another run: whoever passes the gate is refused for that.
-        wrong = JoinRequest(hello=Hello(name="nobody", protocol=PROTOCOL, run="none"))
-        request = wrong.SerializeToString() if method.endswith("/Join") else b""
+    # To the clock it names another run: whoever passes the gate is refused for that.
+    wrong = JoinRequest(hello=Hello(name="nobody", protocol=PROTOCOL, run="none"))
+    request = wrong.SerializeToString() if method.endswith("/Join") else b""
     call = channel.unary_stream(method, request_serializer=raw, response_deserializer=raw)(request)
     try:
         async with asyncio.timeout(PATIENCE):
             await call.read()
     except TimeoutError:
-        return ANSWERS
+        return ANSWERS, ""
     except aio.AioRpcError as error:
         passed = error.code() is grpc.StatusCode.FAILED_PRECONDITION and method.endswith("/Join")
-        return ANSWERS if passed else error.code().name
+        text = f"{error.details()} {list(error.trailing_metadata() or ())}"
+        return ANSWERS if passed else error.code().name, text
     finally:
         call.cancel()
-    return ANSWERS
+    return ANSWERS, ""
 
 
 async def try_false_name(testbed: Testbed, folder: Path) -> str:
@@ -203,10 +208,10 @@ async def try_false_name(testbed: Testbed, folder: Path) -> str:
     return ANSWERS
 
 
-def check_methods(testbed: Testbed, level: str) -> Finding:
+def check_methods(testbed: Testbed, world: World) -> Finding:
     """Try every identity at every method of a testbed that waits for its agent."""
     with tempfile.TemporaryDirectory(prefix="fogveil-audit-") as place:
-        cells = asyncio.run(try_methods(testbed, level, Path(place)))
+        cells = asyncio.run(try_methods(testbed, world.scenario.disclosure, Path(place)))
         lie = asyncio.run(try_false_name(testbed, Path(place)))
     faults = [
         f"{cell.caller} at {cell.method} of {cell.server}: {cell.got}, expected "
@@ -216,6 +221,13 @@ def check_methods(testbed: Testbed, level: str) -> Finding:
     ]
     if "says that it is" not in lie:
         faults.append(f"the agent joined the clock as {testbed.split.seats.fogs[0]}: {lie}")
+    planted = [
+        (f"{what} of {name}", value)
+        for name, values in secrets_of(world).items()
+        for what, value in values.items()
+    ]
+    texts = [(f"the error text of {c.method} to {c.caller}", c.text.encode()) for c in cells]
+    faults += seek(planted, texts)
     allowed = sum(cell.expected for cell in cells)
     evidence = (
         f"{len(cells)} calls by {len({cell.caller for cell in cells})} callers: {allowed} answered "

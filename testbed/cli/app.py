@@ -14,6 +14,7 @@ from fogveil import __version__
 from fogveil.errors import FogveilError
 from testbed.cli.auditing import audit
 from testbed.cli.comparing import compare, evaluate, figures
+from testbed.cli.inspecting import inspect
 from testbed.cli.looking import list_policies, show
 from testbed.cli.runs import run, up
 from testbed.cli.shared import err, say

@@ -23,7 +23,7 @@ from broker.access import Participants
 from broker.starting import RunningBroker, start_broker
 from fogveil.disclosure import Level
 from fogveil.errors import FogveilError, InputError, SurroundingsError
-from fogveil.identity import AGENT, BROKER
+from fogveil.identity import AGENT, AUDITOR, BROKER
 from testbed.federated.split import CLOCK, Plan, Split, check
 from testbed.records import writing
 from testbed.world import World
@@ -150,6 +150,8 @@ class Testbed:
             self._launch(name, "testbed.federated.sources", split.sources(name, clock))
         self.addresses = {name: f"127.0.0.1:{self._wait_for_port(name)}" for name in providers}
         self.addresses[CLOCK] = clock
+        if self._plan.record:
+            split.auditor(self._folder.absolute() / AUDITOR, self.addresses)
         if not self._hold:
             self.release()
 

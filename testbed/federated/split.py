@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from urllib.parse import quote
 import agent.policies as policies
 from fogveil.disclosure import Level
 from fogveil.errors import InputError
-from fogveil.identity import AGENT, Credentials, Identity
+from fogveil.identity import AGENT, AUDITOR, Credentials, Identity
 from fogveil.settings import write_settings
 from provider_node.membership import Group
 from testbed.federated.identities import Mint
@@ -23,8 +24,7 @@ from testbed.world import World
 CLOCK, BROKER = "clock", "broker"
 FIRST_USER, USERS_PER_RUN = 2**30, 2**9
 """Users without a name, far from those that have one; a few hundred for each run."""
-LOOPBACK = "127.0.0.1:0"
-"""A free port of this machine."""
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class Plan:
     """Whether identities are minted and every channel proves and encrypts by them."""
     separate_users: bool = True
     """Whether each participant runs as a user of its own, where the launcher is root."""
+    ports: tuple[int, ...] = ()
+    """Where to listen: the clock, then the providers in their order; else on free ports."""
 
     @property
     def episodes(self) -> list[tuple[str, int]]:
@@ -154,12 +156,18 @@ class Split:
             return None
         return self.mint.issue(Identity(self._common["run"], role, name), folder)
 
+    def _listen(self, name: str) -> str:
+        """Return where a participant listens; port 0 is a free one."""
+        seats, ports = self.seats, self._plan.ports
+        place = (CLOCK, *seats.fogs, seats.cloud).index(name)
+        return f"{LOOPBACK}:{ports[place] if ports else 0}"
+
     def clock(self) -> Path:
         """Write the clock's: who takes part, and nothing about them."""
         plan, seats = self._plan, self.seats
         return self._write(
             CLOCK,
-            LOOPBACK,
+            self._listen(CLOCK),
             sources=seats.sources,
             fogs=seats.fogs,
             cloud=seats.cloud,
@@ -183,7 +191,7 @@ class Split:
             total=total,
             owners=[owner[cluster] for cluster in range(len(owner))],
             fogs=list(self.seats.fogs) if name == self.seats.cloud else [],
-            listen=LOOPBACK,
+            listen=self._listen(name),
         )
 
     def sources(self, name: str, clock: str) -> Path:
@@ -235,6 +243,20 @@ class Split:
             train=training,
             window=plan.window,
         )
+
+
+    def auditor(self, folder: Path, addresses: Mapping[str, str]) -> None:
+        """Mint the auditor's identity, with the words for grpcurl to use it at each provider."""
+        made = self.identify(AUDITOR, AUDITOR, folder)
+        if made is None:
+            return
+        lines = []
+        for name in (*self.seats.fogs, self.seats.cloud):
+            provider = Identity(self._common["run"], self.seats.role_of(name) or name, name)
+            words = ["grpcurl", "-cacert", made.authority, "-cert", made.certificate]
+            words += ["-key", made.key, "-authority", provider.host, addresses[name], "list"]
+            lines.append(f"# {name}\n{shlex.join(map(str, words))}\n")
+        (folder / "grpcurl.txt").write_text("".join(lines), encoding="utf-8")
 
 
 def _users(run: str, names: list[str]) -> dict[str, int]:

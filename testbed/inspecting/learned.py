@@ -52,6 +52,8 @@ class Learned:
 
     about: str
     by: str = AGENT
+    whole: bool = False
+    """Whether the whole sequence is kept."""
     kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
     numbers: dict[str, Numbers] = field(default_factory=dict)
     """Of the fields that hold numbers, as in WatchResponse.counts."""
@@ -60,7 +62,7 @@ class Learned:
     unexplained: int = 0
     """Messages with bytes that no field of the protocol explains."""
     sequence: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
-    """The simulated time and the fields of each message, in their order."""
+    """The simulated time and the fields of each message, in their order, where it is kept."""
     largest: tuple[tuple[bool, float], Crossing] | None = None
     """The message to show: of those with one number, the one whose number is largest."""
 
@@ -86,7 +88,8 @@ class Learned:
             return
         kind.fields.update(path for path, _ in leaves)
         if crossing.receiver == self.by:
-            self.sequence.append((crossing.simulated, crossing.fields))
+            if self.whole:
+                self.sequence.append((crossing.simulated, crossing.fields))
             self._learn(crossing, name, leaves)
 
     def _learn(self, crossing: Crossing, name: str, leaves: list[tuple[str, Any]]) -> None:
@@ -107,7 +110,7 @@ class Learned:
         """The kinds of messages that were learned from."""
         return [kind for kind in self.kinds.values() if kind.receiver == self.by]
 
-    def plain(self, *, whole: bool = False) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return all of it as JSON has it."""
         found: dict[str, Any] = {
             "learned_by": self.by,
@@ -136,7 +139,7 @@ class Learned:
         if self.largest:
             crossing = self.largest[1]
             found["one"] = {"bytes": crossing.payload.hex(), "fields": crossing.fields}
-        if whole:
+        if self.whole:
             found["sequence"] = [
                 {"simulated": simulated, **fields} for simulated, fields in self.sequence
             ]
@@ -198,7 +201,7 @@ class Summary:
         return table
 
 
-def show(learned: Learned, console: Console, *, whole: bool = False) -> None:
+def show(learned: Learned, console: Console) -> None:
     """Print everything that was learned."""
     table = _table("message", "from → to", "fields", "!messages", "!bytes")
     for kind in learned.kinds.values():
@@ -211,7 +214,7 @@ def show(learned: Learned, console: Console, *, whole: bool = False) -> None:
         say(console, f"{kind}: {text} ({number:,} times)" if number > 1 else f"{kind}: {text}")
     if learned.largest:
         say(console, spell(learned.largest[1]))
-    if whole:
+    if learned.whole:
         say(console, "All of it, by simulated time:")
         for simulated, fields in learned.sequence:
             say(console, f"{simulated:12,.3f}  {compact(fields)}")
@@ -238,7 +241,10 @@ def say(console: Console, line: str, style: str | None = None) -> None:
 
 
 def _numbers(of: Numbers) -> str:
-    return f"{of.number:,} from {of.least:,g} to {of.most:,g}"
+    least, most = (
+        f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}" for value in (of.least, of.most)
+    )
+    return f"{of.number:,} from {least} to {most}"
 
 
 def _fields(kind: Kind) -> str:

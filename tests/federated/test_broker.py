@@ -78,6 +78,20 @@ def test_order_is_kept(shared: Venue) -> None:
     assert [int(payload) for _, payload in run(main())] == list(range(3000))
 
 
+def test_many_messages_in_one_piece(shared: Venue) -> None:
+    """Under TLS they come in one record, which the event loop hears of once."""
+    writer = shared.client("writer")
+
+    async def main() -> Messages:
+        async with shared.relay("reader", keepalive=100) as reader:  # no ping comes to its help
+            await reader.subscribe(shared.filter)
+            writer.socket.sendall(encode(Publish(shared.topic, b"x")) * 300)
+            return await take(reader, 300)
+
+    assert run(main()) == [(shared.topic, b"x")] * 300
+    writer.drop()
+
+
 @pytest.mark.parametrize("size", [2**20, LIMIT])
 def test_large_payloads(shared: Venue, size: int) -> None:
     payload = os.urandom(size)

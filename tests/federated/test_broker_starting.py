@@ -21,6 +21,7 @@ from broker_support import (
     KINDS,
     PATIENCE,
     RawClient,
+    Venue,
     is_running,
     run,
     takes_connections,
@@ -226,19 +227,20 @@ def test_the_built_in_broker_wants_its_port() -> None:
             assert process.stderr.read() == f"broker: port {port} on 127.0.0.1 is taken\n"
 
 
-def test_the_built_in_broker_does_not_pile_up_what_nobody_reads(tmp_path: Path) -> None:
-    running = start_broker("builtin", tmp_path)
-    reader = RawClient(running.address).connect("slow").subscribe("topic")
+@pytest.mark.parametrize("name", ["builtin", "builtin-tls"])
+def test_the_built_in_broker_does_not_pile_up_what_nobody_reads(name: str, tmp_path: Path) -> None:
+    venue = Venue.start(name, tmp_path)
+    reader = venue.client("reader").subscribe(venue.filter)
 
     def resident() -> int:
-        status = Path(f"/proc/{running.pid}/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{venue.broker.pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
     async def main() -> None:
         before = resident()
-        async with Relay(running.address, "writer") as writer:
+        async with venue.relay("writer") as writer:
             for _ in range(100):
-                writer.publish("topic", bytes(2**20))
+                writer.publish(venue.topic, bytes(2**20))
             drained = asyncio.create_task(writer.drained())
             await asyncio.sleep(0.5)
             assert not drained.done()
@@ -249,7 +251,7 @@ def test_the_built_in_broker_does_not_pile_up_what_nobody_reads(tmp_path: Path) 
 
     run(main())
     reader.drop()
-    running.stop()
+    venue.broker.stop()
 
 
 # --- brokers that are none ----------------------------------------------------------------------

@@ -40,6 +40,7 @@ def test_a_topic_names_its_sender(sources: str, provider: str) -> None:
     assert TOPICS.sender(TOPICS.workload(sources)) == sources
     assert TOPICS.sender(TOPICS.placement(provider)) == "agent"
     assert TOPICS.sender(TOPICS.aggregate(provider)) == provider
+    assert TOPICS.sender(TOPICS.keys(provider)) == provider
     assert TOPICS.sender(TOPICS.feedback(sources, provider)) == provider
 
 
@@ -47,14 +48,15 @@ def test_a_topic_names_its_sender(sources: str, provider: str) -> None:
 @given(names, names)
 def test_topics_are_legal_and_their_filters_take_them_in(sources: str, provider: str) -> None:
     workload, aggregate = TOPICS.workload(sources), TOPICS.aggregate(provider)
-    feedback = TOPICS.feedback(sources, provider)
-    for topic in (workload, aggregate, feedback, TOPICS.placement(provider)):
+    feedback, keys = TOPICS.feedback(sources, provider), TOPICS.keys(provider)
+    for topic in (workload, aggregate, feedback, keys, TOPICS.placement(provider)):
         assert topic.isascii()
         assert topic.isprintable()
         assert not set(topic) & set("+# ")
         assert topic.count("/") == (5 if topic is feedback else 4)
     assert matches(TOPICS.all_workloads, workload)
     assert matches(TOPICS.all_aggregates, aggregate)
+    assert matches(TOPICS.all_keys, keys)
     assert matches(TOPICS.all_feedback(sources), feedback)
     assert not matches(TOPICS.all_feedback(sources + "x"), feedback)
     assert not matches(Topics("07e4").all_workloads, workload)
