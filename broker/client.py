@@ -88,9 +88,7 @@ class Relay:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Return a participant's connection, as its configuration says."""
-        broker = None  # where nobody proves anything, neither does the broker
-        if settings.secure and Address.parse(settings.broker).tls:
-            broker = Identity(settings.run, BROKER, BROKER)
+        broker = Identity(settings.run, BROKER, BROKER) if settings.own_broker else None
         return cls(
             settings.broker,
             settings.client(),

@@ -163,6 +163,8 @@ class Clock(ClockServiceServicer):
 
     def _lose(self, name: str, said_by: str | None = None) -> None:
         told = f" (as {said_by} tells)" if said_by and name != "broker" else ""
+        if not self._over.is_set():
+            report(lost=name)
         who = f"the {name}" if name in ("broker", "agent") else name
         self._fail(LostError(name, f"{who} was lost at {self._where}{told}"))
 
