@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from fogveil.channels import PROTOCOL
+from fogveil.channels import PROTOCOL, WELCOME
 from fogveil.channels import serve as serve_grpc
 from fogveil.errors import LostError, SurroundingsError
 from fogveil.identity import Identity, peer_of
@@ -111,6 +111,7 @@ class Clock(ClockServiceServicer):
 
     async def _write(self, name: str, context: Any) -> None:
         box = self._boxes[name]
+        await context.send_initial_metadata(WELCOME)
         while True:
             await context.write(await box.get())
 

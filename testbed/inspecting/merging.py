@@ -30,7 +30,7 @@ class Crossed:
     sent: Crossing | None = None
     received: Crossing | None = None
     awaited: bool = True
-    """Whether both ends are to note it."""
+    """Whether it is shown only when both ends have noted it: messages alone are noted by both."""
 
     @property
     def one(self) -> Crossing:
@@ -107,9 +107,10 @@ class Merger:
         else:
             places = self._places.setdefault(key, [0])
             places[0] += 1
-            crossed = Crossed(places[0], awaited=self._awaited(crossing))
+            both = self._has_two_ends(crossing)
+            crossed = Crossed(places[0], awaited=both and crossing.kind in MESSAGES)
             self._order.append(crossed)
-            if crossed.awaited:
+            if both:
                 self._half.setdefault((key, not sending), deque()).append(crossed)
         if sending:
             crossed.sent = crossing
@@ -117,7 +118,7 @@ class Merger:
             crossed.received = crossing
         self._judge(crossed, crossing)
 
-    def _awaited(self, crossing: Crossing) -> bool:
+    def _has_two_ends(self, crossing: Crossing) -> bool:
         if crossing.kind == DELIVERY:
             return False  # the broker keeps no recording
         ends = {crossing.sender, crossing.receiver}
