@@ -111,7 +111,7 @@ class Captured:
 
     def __init__(self, place):
         self.folder, self.packets = place / "plain", place / "all.pcapng"
-        words = ("scenarios/tiny.toml", "--policy", "jsq", "--horizon", HORIZON, "--speed", 150)
+        words = ("scenarios/tiny.toml", "--policy", "jsq", "--horizon", HORIZON, "--speed", 100)
         words += ("--out", self.folder, "--insecure", "--packets", self.packets)
         up = subprocess.Popen(
             [PROGRAMS / "fogveil", "up", *map(str, words)],
@@ -120,10 +120,11 @@ class Captured:
             stderr=subprocess.PIPE,
             text=True,
         )
-        config = self.folder / "participants" / "agent" / "config.json"
-        while not config.exists() or not config.stat().st_size:
+        log = self.folder / "testbed.log"
+        while not (log.exists() and "started agent" in log.read_text()):
             assert up.poll() is None, up.communicate()
             time.sleep(0.05)
+        config = self.folder / "participants" / "agent" / "config.json"
         address = json.loads(config.read_text())["own"]["providers"]["fog-3"]
         with grpc.insecure_channel(address) as channel:
             reflect = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -373,6 +374,7 @@ def test_a_participant_that_was_killed_is_no_fault(copy):
     code, text = inspect(copy, "--limit", 1)
     assert code == 0
     assert "messages that the end of the testbed cut off: " in text
+    path.write_text("".join(lines[:-9]))
     change(copy, "fog-3", number(5, lambda line: {**line, "bytes": "0a0107"}))
     assert inspect(copy, "--limit", 1)[0] == 1
 
