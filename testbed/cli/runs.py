@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -162,6 +162,9 @@ def up(
     except KeyboardInterrupt:
         say(f"stopped; what each participant recorded is in {folder}/participants", err)
         raise
+    finally:
+        with suppress(OSError):
+            folder.rmdir()  # where nothing came of it
     _show(result, folder, as_json=as_json)
 
 

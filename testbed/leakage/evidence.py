@@ -98,7 +98,8 @@ class CountEvidence(Evidence):
         earliest, latest = self._brackets[node]
         moves = self.lines[node].moves(service)
         outside = np.maximum(earliest - moves, 0.0) + np.maximum(moves - latest, 0.0)
-        return outside.sum(axis=1)
+        part: Parts = outside.sum(axis=1)
+        return part
 
     def misfit(self, parts: Parts) -> Floats:
         """Return the time outside of all brackets."""
@@ -150,7 +151,8 @@ class TotalEvidence(Evidence):
         """Return by how many jobs the totals are off, over all instants."""
         off = parts.cumsum(axis=1, dtype=np.int32)
         off -= self._moved
-        return np.abs(off, out=off).sum(axis=1, dtype=np.float64)
+        misfit: Floats = np.abs(off, out=off).sum(axis=1, dtype=np.float64)
+        return misfit
 
     def explained(self, misfit: float) -> bool:
         """What is left over may be the Cloud's."""

@@ -49,8 +49,9 @@ class Prior:
 
     def log_density(self, guesses: Floats) -> Floats:
         """Return the logarithm of how likely guesses are, up to a constant."""
-        squares: Floats = ((guesses - self._mean) / self._deviation) ** 2
-        return -0.5 * squares.sum(axis=1)
+        squares = ((guesses - self._mean) / self._deviation) ** 2
+        density: Floats = -0.5 * squares.sum(axis=1)
+        return density
 
 
 class Population:
@@ -65,8 +66,9 @@ class Population:
     def service(self) -> Floats:
         """The estimate: mean over the guesses, in logarithms, as table[node, category]."""
         speeds, works = np.split(self._guesses, [self._prior.nodes], axis=1)
-        logs: Floats = works[:, None, :] - speeds[:, :, None]
-        return np.exp(logs.mean(axis=0))
+        logs = works[:, None, :] - speeds[:, :, None]
+        service: Floats = np.exp(logs.mean(axis=0))
+        return service
 
     @property
     def misfit(self) -> float:
