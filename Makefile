@@ -65,6 +65,7 @@ test-slow: .venv/.development mosquitto
 bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine
 	@$(BIN)/python -m benchmarks.training
+	@$(BIN)/python -m benchmarks.federated
 	@$(BIN)/python -m benchmarks.secure_totals
 	@$(BIN)/python -m benchmarks.privacy
 

@@ -23,7 +23,7 @@ def leakage(
     ] = False,
     policy: Annotated[
         str | None,
-        typer.Option(help="Who places while it watches. [ci-setr at count, random at total]"),
+        typer.Option(help="Who places while it watches. [jsq at count, random at total]"),
     ] = None,
     permutations: Annotated[
         int, typer.Option(metavar="N", help="Times the secrets are dealt out anew.")

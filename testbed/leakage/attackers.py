@@ -14,8 +14,8 @@ from testbed.embedded import Embedded
 from testbed.leakage.transcript import Transcript
 from testbed.world import World
 
-ORDINARY = {Level.COUNT: "ci-setr", Level.TOTAL: "random"}
-"""What an honest agent would use that sees this much: the best rule, and the paper's beginning."""
+ORDINARY = {Level.COUNT: "jsq", Level.TOTAL: "random"}
+"""What an honest agent might place by that sees this much, and that still uses every node."""
 BURSTS = {CountKind.WAITING: 6, CountKind.IN_SYSTEM: 3}
 """Jobs in a burst. A lone job never shows in a waiting count: it takes more to see one."""
 

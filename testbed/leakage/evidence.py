@@ -55,6 +55,10 @@ class Evidence(ABC):
     """The misfit that is no more than chance or rounding: annealing ends at this temperature."""
     settling: ClassVar[int]
     """Sweeps at that temperature."""
+    guesses: int
+    """How large a population it takes."""
+    mixes_nodes: ClassVar[bool]
+    """Whether one node's deed may be taken for another's."""
     growths: ClassVar[tuple[float, ...]]
     """By which factor the evidence grows from stage to stage, in one attempt after the other."""
 
@@ -83,7 +87,9 @@ class CountEvidence(Evidence):
     is zero for the truth, and for all that cannot be told from it.
     """
 
-    settling = 25
+    settling = 20
+    guesses = 128
+    mixes_nodes = False
     growths = (4.0, 1.5)
 
     def __init__(self, transcript: Transcript) -> None:
@@ -126,12 +132,16 @@ class TotalEvidence(Evidence):
 
     hardest = 1.0
     settling = 6
+    mixes_nodes = True
     growths = (1.3, 2.0, 1.3, 2.0, 1.3, 1.3)
     CHANCE = 0.15
     """Jobs per look that the Cloud may add; a wrong explanation is off by more."""
+    FEWEST, MOST, WORK = 128, 500, 60_000
+    """Guesses, and guesses times looks: the longer the record, the fewer ways to explain it."""
 
     def __init__(self, transcript: Transcript) -> None:
         super().__init__(transcript)
+        self.guesses = min(max(self.WORK // self.decisions, self.FEWEST), self.MOST)
         arrived = [
             np.searchsorted(line.arrivals, self.instants, side="right") for line in self.lines
         ]

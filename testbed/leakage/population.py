@@ -21,10 +21,8 @@ from testbed.leakage.transcript import Floats, Ints
 
 COOLING = 0.75
 """From one temperature to the next."""
-WORK = 60_000
-"""Guesses times decisions that are worth their time; a long record needs fewer guesses."""
-FEWEST, MOST = 128, 500
-"""Guesses in a population."""
+FIRST = 1000
+"""Guesses to begin with."""
 STEPS = (-4.0, -0.3)
 """The sizes of a step run from 10 to the one to 10 to the other."""
 
@@ -60,7 +58,7 @@ class Population:
     def __init__(self, prior: Prior, random: np.random.Generator) -> None:
         self._prior, self._random = prior, random
         self._every = range(prior.nodes)
-        self._guesses = prior.draw(2 * MOST, random)
+        self._guesses = prior.draw(FIRST, random)
 
     @property
     def service(self) -> Floats:
@@ -78,13 +76,12 @@ class Population:
     def explain(self, evidence: Evidence) -> None:
         """Anneal the guesses on evidence that goes on from what they explained before."""
         self._take(evidence)
-        guesses = min(max(WORK // evidence.decisions, FEWEST), MOST)
         temperature = max(2 * float(self._misfits.std()), evidence.hardest)
-        self._survive(1 / temperature, guesses)
+        self._survive(1 / temperature, evidence.guesses)
         while temperature > evidence.hardest:
             self._sweep(temperature)
             colder = max(COOLING * temperature, evidence.hardest)
-            self._survive(1 / colder - 1 / temperature, guesses)
+            self._survive(1 / colder - 1 / temperature, evidence.guesses)
             temperature = colder
         for _ in range(evidence.settling):
             self._sweep(temperature)
@@ -115,8 +112,9 @@ class Population:
         order = self._random.permutation(nodes)
         for node in order:
             self._try(self._stepped(node), [node], temperature)
-        for one, other in order[: nodes // 2 * 2].reshape(-1, 2):
-            self._try(self._exchanged(one, other), [one, other], temperature)
+        if self._evidence.mixes_nodes:
+            for one, other in order[: nodes // 2 * 2].reshape(-1, 2):
+                self._try(self._exchanged(one, other), [one, other], temperature)
         for category in range(self._prior.categories):
             self._try(self._stepped(nodes + category), self._every, temperature)
         self._try(self._shifted(), self._every, temperature)

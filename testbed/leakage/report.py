@@ -12,10 +12,8 @@ from rich.table import Table
 from testbed.figures import figure
 from testbed.statistics import Estimate, number
 
-GUESSED = {
-    "prior": "guess: every node as fast as the mean",
-    "topology": "guess: by public centrality",
-}
+GUESSED = {"prior": "guess: the mean", "topology": "guess: topology"}
+"""Without observation: every node as fast as the mean of all, or as its centrality says."""
 LOOKS = {
     "count": ("counts", "#0072B2", "o", "-"),
     "count-active": ("counts, places to learn", "#0072B2", "s", "--"),
@@ -40,8 +38,7 @@ def _table(title: str, *columns: str) -> Table:
 
 def _nodes(result: dict[str, Any]) -> Table:
     table = _table(
-        f"the first permutation after {result['decisions']:,} decisions: service times, "
-        "mean over the applications",
+        f"permutation 1 after {result['decisions']:,} decisions: mean service times",
         *("node", "workloads", "true", "inferred", "error (%)", "rank: true", "inferred"),
     )
     for row in result["nodes"]:
@@ -59,7 +56,7 @@ def _summary(result: dict[str, Any]) -> Table:
     times = "permutation" if result["permutations"] == 1 else "permutations"
     table = _table(
         f"{result['name']}, level {result['level']}, {_who(result)}: "
-        f"mean over {result['permutations']} {times}, ± 95 %",
+        f"{result['permutations']} {times}, ± 95 %",
         *("after", "error of service times (%)", "rank correlation of speeds"),
     )
     for mark, found in zip(result["marks"], result["attacker"], strict=True):

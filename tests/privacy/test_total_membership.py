@@ -167,7 +167,6 @@ def test_a_stranger_is_refused(member):
         Identity("run", "agent", "fog-2"),
         Identity("run", "cloud", "fog-2"),
         Identity("run", "provider", "fog-3"),
-        Identity("other", "provider", "fog-2"),
     ],
 )
 def test_another_certificate_of_the_authority_is_refused(member, identity):
@@ -233,7 +232,14 @@ def totals(tmp_path, mint):
     def make(name, *, secure=True):
         folder = tmp_path / name
         mint.issue(GROUP.identity(name), folder / "identity")
-        given = {"clock": "", "broker": "", "lifeline": False, "record": False, "user": None}
+        given = {
+            "clock": "",
+            "broker": "",
+            "own_broker": True,
+            "lifeline": False,
+            "record": False,
+            "user": None,
+        }
         own = {"total": {"members": list(NAMES), "cloud": "cloud"}}
         return Totals(
             Settings(name=name, run="run", secure=secure, own=own, folder=folder, **given)
