@@ -34,6 +34,9 @@ providers disclose: nothing, the total of queued jobs, each node's count, or eve
   fogveil run scenarios/tiny.toml --policy jsq      one run, seconds
   fogveil run scenarios/tiny.toml --policy jsq --federated    the same run, a process each
   fogveil up scenarios/paper.toml --policy veil     the testbed at work, to watch
+  fogveil inspect runs/up/…                         every message that crossed
+  fogveil audit scenarios/paper.toml                what a provider gives away, and proof
+  fogveil leakage scenarios/paper.toml              what its count still reveals
   fogveil inspect --live                            every message that crosses while it is
   fogveil leakage scenarios/paper.toml --level count    what an agent can infer all the same
   fogveil compare scenarios/paper.toml --policies jsq,ci-setr,setr --seeds 5
