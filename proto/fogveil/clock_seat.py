@@ -33,6 +33,9 @@ class ClockSeat:
         self._words: asyncio.Queue[JoinRequest] = asyncio.Queue()
         self._orders: asyncio.Queue[JoinResponse] = asyncio.Queue()
         self._left = False
+        self._hearing = False
+        self._heard_all = asyncio.Event()
+        """The clock has said its last word."""
         self._idle = False
         """Whoever follows the orders waits for the next one."""
         self.time = 0.0
@@ -68,6 +71,13 @@ class ClockSeat:
         An order that can be carried out at once need not wake the task that follows the orders:
         in lockstep that detour is a good part of a provider's work.
         """
+        self._hearing = True
+        try:
+            await self._hear(at_once)
+        finally:
+            self._heard_all.set()
+
+    async def _hear(self, at_once: AtOnce | None) -> None:
         while True:
             try:
                 order: Any = await self._call.read()
@@ -103,7 +113,12 @@ class ClockSeat:
         try:
             async with asyncio.timeout(LAST_WORD):
                 await self._words.join()
-        except TimeoutError:
+                # It is sent, and our end of the stream could still overtake it: the clock drops
+                # what it has not read of a stream that is cancelled. So wait until it answers.
+                if not self._hearing:
+                    await self.hear()
+                await self._heard_all.wait()
+        except (TimeoutError, FogveilError):
             pass
 
 
