@@ -30,6 +30,7 @@ from fogveil.v1.clock_pb2 import (
     AgentReady,
     Begin,
     Grant,
+    JoinRequest,
 )
 from fogveil.v1.workload_pb2 import Placement, Placements, Workload, Workloads
 
@@ -137,7 +138,10 @@ class AgentProcess:
                     await self._catch_up(0)
                     seat.say(agent_done=AgentDone(enough=self._end()))
                 else:
-                    seat.say(agent_done=AgentDone(placed=await self._decide(order.grant)))
+                    done = AgentDone(placed=await self._decide(order.grant))
+                    await seat.tell(JoinRequest(agent_done=done))
+                    assert self._record is not None
+                    self._record.flush()
                     self._tell_status()
         finally:
             if self._record:
@@ -219,8 +223,6 @@ class AgentProcess:
             topic = self._topics.placement(self._view.nodes[node])
             self.relay.publish(topic, message.SerializeToString())
         self._decisions += len(workloads)
-        assert self._record is not None
-        self._record.flush()
         return placed
 
     async def _seen(self, workloads: list[Workload]) -> list[Seen]:

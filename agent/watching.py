@@ -87,7 +87,7 @@ class Watching:
         arrived = self._counts[name]
         try:
             while (response := await call.read()) is not aio.EOF:
-                arrived.append(list(response.shares if self._shares else response.counts))
+                arrived.append((response.shares if self._shares else response.counts)[:])
                 if len(arrived) == 1 and all(self._wanted):
                     self._complete.set()
         except aio.AioRpcError as error:

@@ -115,10 +115,15 @@ def lockstep(length: Length) -> dict[str, float] | None:
         with Fanout(FOGS, size, secure=True) as bare:
             turns = beside_bare(bed, bare, length, length.turns)
             crossed = bed.bytes_per_decision(length.seconds)
+        with Fanout(FOGS, size, secure=True, copies=True) as copied:
+            beside = beside_bare(bed, copied, length, max(3, length.turns // 2))
         share = ratio(*turns)
         mark = verdict(met=share >= LOCKSTEP)
         print(f"  {share:5.2f} of bare, {in_words(*turns)}; mutual TLS, {broker}")
         print(f"        (target {LOCKSTEP:g}: {mark})")
+        rounds = median(beside[1])
+        print(f"  {ratio(*beside):5.2f} of bare where the echoes are copies of one process that")
+        print(f"        share its memory ({rounds:,.0f} rounds/s), which providers must not")
         memory = bed.memory()
         if broker == "mosquitto":
             bed.let_go()

@@ -3,9 +3,10 @@
 A round writes one message to each and waits for all answers, which is the least that a decision in
 lockstep can be: each provider is told an instant and tells a count. It uses what the testbed uses:
 the event loop, the options of channels and the kind of certificates, and messages of a grant's
-size, but nothing reads or makes them.
+size, but nothing reads or makes them. Echoes are started as providers are, each a program of its
+own: copies of one process share its memory, which stays in the CPU's caches from one to the next.
 
-Run as a module, this is either side: `echo`, which becomes N processes, or `client`.
+Run as a module, this is either side: `echo`, or `copies`, which becomes N of them, or `client`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,11 @@ WARM_UP = 10
 class Fanout:
     """So many echo processes and their client; a context that ends them."""
 
-    def __init__(self, echoes: int, message_size: int, *, secure: bool) -> None:
+    def __init__(
+        self, echoes: int, message_size: int, *, secure: bool, copies: bool = False
+    ) -> None:
         self._echoes, self._size, self._secure = echoes, message_size, secure
+        self._copies = copies
         self._folder = tempfile.TemporaryDirectory()
         self._processes: list[subprocess.Popen[str]] = []
 
@@ -49,9 +53,11 @@ class Fanout:
             from testbed.federated.identities import Mint
 
             folder = str(Mint(WHO.run).issue(WHO, Path(self._folder.name)).folder)
-        echo = self._start("echo", folder, str(self._echoes))
-        assert echo.stdout is not None
-        ports = [echo.stdout.readline().strip() for _ in range(self._echoes)]
+        if self._copies:
+            echoes = [self._start("copies", folder, str(self._echoes))] * self._echoes
+        else:
+            echoes = [self._start("echo", folder) for _ in range(self._echoes)]
+        ports = [echo.stdout.readline().strip() for echo in echoes if echo.stdout]
         self._client = self._start("client", folder, str(self._size), *ports)
         return self
 
@@ -59,7 +65,12 @@ class Fanout:
         command = [sys.executable, "-m", "benchmarks.federated_bare", *arguments]
         pipe = subprocess.PIPE
         process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, text=True, env=os.environ | ENVIRONMENT
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+            env=os.environ | ENVIRONMENT,
+            process_group=0,  # as participants are started
         )
         self._processes.append(process)
         return process
@@ -113,8 +124,8 @@ async def _echo(folder: str) -> None:
     await server.wait_for_termination()
 
 
-def echo(folder: str, number: str) -> None:
-    """Become so many echo processes: a copy of one that has all libraries starts fast."""
+def echo(folder: str, number: str = "1") -> None:
+    """Become so many echo processes, all copies of this one."""
     for _ in range(int(number) - 1):
         if os.fork() == 0:
             break
@@ -185,7 +196,7 @@ def _channel(folder: str, port: str) -> aio.Channel:
 
 if __name__ == "__main__":
     side, where, *rest = sys.argv[1:]
-    if side == "echo":
+    if side in ("echo", "copies"):
         echo(where, *rest)
     else:
         uvloop.run(_rounds(where, bytes(int(rest[0])), rest[1:]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from typing import Any
 
@@ -53,9 +53,9 @@ class _Watched:
 class QueueBoundary(_Watched, QueueServiceServicer):
     """What levels `count` and `full` tell: the counts of each window."""
 
-    async def tell(self, counts: list[int]) -> None:
+    def tell(self, counts: list[int]) -> Awaitable[None]:
         """Send the counts of a window."""
-        await self._send(WatchResponse(counts=counts))
+        return self._send(WatchResponse(counts=counts))
 
     async def Watch(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
         self, request: WatchRequest, context: Any
@@ -71,9 +71,9 @@ class TotalBoundary(_Watched, TotalServiceServicer):
         super().__init__()
         self._totals = totals
 
-    async def tell(self, counts: list[int]) -> None:
+    def tell(self, counts: list[int]) -> Awaitable[None]:
         """Send the shares of a window; each observation uses its masks up, watched or not."""
-        await self._send(TotalServiceWatchResponse(shares=self._totals.shares(counts)))
+        return self._send(TotalServiceWatchResponse(shares=self._totals.shares(counts)))
 
     async def Watch(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
         self, request: TotalServiceWatchRequest, context: Any

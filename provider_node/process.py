@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -186,13 +187,12 @@ class ProviderProcess:
         if grant.flush:
             seat.say(provider_done=ProviderDone())
 
-    async def at_once(self, order: JoinResponse) -> bool:
+    def at_once(self, order: JoinResponse) -> Awaitable[None] | None:
         """Do an ordinary window here and now if its placements are there."""
         grant = order.grant
         if not grant.observe_at or grant.forward or self._placed.count < grant.expect[0]:
-            return False
-        await self._work(grant)
-        return True
+            return None
+        return self._work(grant)
 
     async def _work(self, grant: Grant) -> None:
         output = self._serving.work(grant)

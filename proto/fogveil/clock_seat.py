@@ -18,8 +18,8 @@ from fogveil.settings import Settings
 from fogveil.v1.clock_pb2 import Hello, JoinRequest, JoinResponse, Lost
 from fogveil.v1.clock_pb2_grpc import ClockServiceStub
 
-AtOnce = Callable[[JoinResponse], Awaitable[bool]]
-"""Carries an order out, or says that this has to wait for something."""
+AtOnce = Callable[[JoinResponse], Awaitable[None] | None]
+"""Carries an order out; None if this has to wait for something."""
 
 LAST_WORD = 1.0
 """Seconds in which a participant that fails still tries to say whom it lost."""
@@ -31,6 +31,7 @@ class ClockSeat:
     def __init__(self, call: aio.StreamStreamCall[JoinRequest, JoinResponse]) -> None:
         self._call = call
         self._words: asyncio.Queue[JoinRequest] = asyncio.Queue()
+        self._sending = asyncio.Lock()
         self._orders: asyncio.Queue[JoinResponse] = asyncio.Queue()
         self._left = False
         self._hearing = False
@@ -58,10 +59,15 @@ class ClockSeat:
 
     async def speak(self) -> None:
         """Send what was said, for as long as the run lasts."""
+        while True:
+            await self.tell(await self._words.get())
+            self._words.task_done()
+
+    async def tell(self, word: JoinRequest) -> None:
+        """Send a word here and now, whatever was said and is not sent yet."""
         try:
-            while True:
-                await self._call.write(await self._words.get())
-                self._words.task_done()
+            async with self._sending:
+                await self._call.write(word)
         except (aio.AioRpcError, asyncio.InvalidStateError):
             pass  # reading finds out why, and says it
 
@@ -85,11 +91,12 @@ class ClockSeat:
                 raise self._ended(error.code(), error.details()) from error
             if order is aio.EOF:
                 raise self._ended(None, None)
-            if order.WhichOneof("kind") == "end" and order.end.failed:
-                raise SurroundingsError(order.end.sentence)
-            if at_once and self._idle and await at_once(order):
-                self._note_time(order)
+            if at_once and self._idle and (doing := at_once(order)):
+                await doing
+                self.time = order.grant.until
                 continue
+            if order.HasField("end") and order.end.failed:
+                raise SurroundingsError(order.end.sentence)
             self._idle = False
             self._orders.put_nowait(order)
 

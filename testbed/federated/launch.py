@@ -177,7 +177,9 @@ class Testbed:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
-            start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the others
+            # Ctrl-C reaches the launcher alone, which ends the others. (Sessions of their own would
+            # do that, too, but Linux shares the CPU out by sessions, and badly among many.)
+            process_group=0,
         )
         participant = Participant(name, process, next(COLOURS))
         self.participants[name] = participant

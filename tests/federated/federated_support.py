@@ -362,12 +362,15 @@ def run_and_disturb(
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process exists and is more than a zombie."""
+    """Say whether a process exists and is more than a zombie.
+
+    Its first thread may be a zombie while others, which hold its sockets, have yet to end.
+    """
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+        return state not in "ZX" or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state not in "ZX"
 
 
 def children(pid: int) -> list[int]:
