@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import suppress
 from typing import Any
 
 import grpc
-from grpc import aio
 
 from fogveil.v1.boundary_pb2 import WatchRequest, WatchResponse
 from fogveil.v1.boundary_pb2_grpc import QueueServiceServicer
@@ -27,11 +25,16 @@ class _Watched:
         self._watcher: asyncio.Future[Any] | None = None
         """Who watches, once it can be written to; None comes of one who left before that."""
 
-    async def _send(self, message: Any) -> None:
-        """Send what is told of a window; if the watcher is lost, the clock will say so."""
+    def _send(self, message: Any) -> Awaitable[None]:
+        """Send what is told of a window; fail if the watcher is lost, as the clock will say."""
+        watcher = self._watcher
+        if watcher and watcher.done() and (context := watcher.result()):
+            return context.write(message)  # type: ignore[no-any-return]
+        return self._send_soon(message)
+
+    async def _send_soon(self, message: Any) -> None:
         if self._watcher and (watcher := await self._watcher):
-            with suppress(aio.BaseError):
-                await watcher.write(message)
+            await watcher.write(message)
 
     async def _attend(self, context: Any) -> None:
         if self._watcher:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from contextlib import suppress
 from functools import partial
 from typing import Any
+
+from grpc import aio
 
 from broker.client import Relay
 from broker.topics import AGENT, Topics
@@ -183,7 +186,10 @@ class ProviderProcess:
                 await tally.reach(self._forwards)
         else:
             await self._placed.reach(grant.expect[0])
-        await self._work(grant)
+        doing = self._work(grant)
+        if doing:
+            with suppress(aio.BaseError):  # the watcher is lost: the clock will say so
+                await doing
         if grant.flush:
             seat.say(provider_done=ProviderDone())
 
@@ -194,11 +200,10 @@ class ProviderProcess:
             return None
         return self._work(grant)
 
-    async def _work(self, grant: Grant) -> None:
+    def _work(self, grant: Grant) -> Awaitable[None] | None:
         output = self._serving.work(grant)
-        if grant.observe_at:
-            await self._boundary.tell(output.counts)
         self._send(output)
+        return self._boundary.tell(output.counts) if output.counts else None
 
     def _send(self, output: Output) -> None:
         name, topics = self._settings.name, self._topics

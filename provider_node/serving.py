@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 
 from fogveil.ordering import parts
 from fogveil.randomness import drawn
@@ -92,7 +92,7 @@ class Serving:
             return f"cluster {placement.cluster} is unknown"
         if not isfinite(placement.arrival) or placement.arrival <= self.now:
             return f"it would arrive at {placement.arrival}, and it is {self.now:.6g}"
-        if self._config.demands_vary and not 0 < placement.demand < float("inf"):
+        if self._config.demands_vary and not 0 < placement.demand < inf:
             return f"its demand is {placement.demand}"
         return None
 
@@ -105,7 +105,7 @@ class Serving:
             self._advance(instant, output)
             output.counts.append(self.provider.count)
         self._advance(until, output)
-        if isfinite(until):
+        if until != inf:
             self.now = until
         if grant.forward and not self._is_cloud:
             for part, more in parts(self._aggregates):
@@ -127,6 +127,8 @@ class Serving:
         return {"episode": self.episode, "sequence": self._sent[receiver]}
 
     def _advance(self, until: float, output: Output) -> None:
+        if until < self.provider.node.next_event:
+            return
         served = self.provider.advance(until)
         if not served:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from math import isfinite
 from typing import Any
 
@@ -19,7 +19,7 @@ from fogveil.v1.clock_pb2 import Hello, JoinRequest, JoinResponse, Lost
 from fogveil.v1.clock_pb2_grpc import ClockServiceStub
 
 AtOnce = Callable[[JoinResponse], Awaitable[None] | None]
-"""Carries an order out; None if this has to wait for something."""
+"""Carries an order out, up to what is left to await; None if it has to wait for something."""
 
 LAST_WORD = 1.0
 """Seconds in which a participant that fails still tries to say whom it lost."""
@@ -78,27 +78,25 @@ class ClockSeat:
         in lockstep that detour is a good part of a provider's work.
         """
         self._hearing = True
+        read = self._call.read
         try:
-            await self._hear(at_once)
+            while True:
+                order: Any = await read()
+                if order is aio.EOF:
+                    raise self._ended(None, None)
+                if at_once and self._idle and (doing := at_once(order)):
+                    self.time = order.grant.until
+                    with suppress(aio.BaseError):  # somebody is lost: the clock will say whom
+                        await doing
+                    continue
+                if order.HasField("end") and order.end.failed:
+                    raise SurroundingsError(order.end.sentence)
+                self._idle = False
+                self._orders.put_nowait(order)
+        except aio.AioRpcError as error:
+            raise self._ended(error.code(), error.details()) from error
         finally:
             self._heard_all.set()
-
-    async def _hear(self, at_once: AtOnce | None) -> None:
-        while True:
-            try:
-                order: Any = await self._call.read()
-            except aio.AioRpcError as error:
-                raise self._ended(error.code(), error.details()) from error
-            if order is aio.EOF:
-                raise self._ended(None, None)
-            if at_once and self._idle and (doing := at_once(order)):
-                await doing
-                self.time = order.grant.until
-                continue
-            if order.HasField("end") and order.end.failed:
-                raise SurroundingsError(order.end.sentence)
-            self._idle = False
-            self._orders.put_nowait(order)
 
     async def orders(self) -> AsyncIterator[JoinResponse]:
         """Yield what the clock orders, until the run is over."""

@@ -101,7 +101,9 @@ class Clock(ClockServiceServicer):
             report(refused=refusal)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
         name = hello.name
-        self._boxes[name] = _Box()
+        self._boxes[name] = box = _Box()
+        if self._over.is_set():  # it comes late, and is told so
+            box.put(self._end())
         self._present += 1
         report(joined=name)
         writing = asyncio.ensure_future(self._write(name, context))
@@ -217,13 +219,15 @@ class Clock(ClockServiceServicer):
         pacing.cancel()
         if self._windows.episode >= 0:
             self.tell_status()
-        failed = self._failure is not None
-        end = JoinResponse(end=End(failed=failed, sentence=str(self._failure or "")))
         for box in self._boxes.values():
-            box.put(end)
+            box.put(self._end())
         await asyncio.wait([asyncio.ensure_future(self._all_gone.wait())], timeout=LAST_WORDS)
         if self._failure:
             raise self._failure
+
+    def _end(self) -> JoinResponse:
+        failed = self._failure is not None
+        return JoinResponse(end=End(failed=failed, sentence=str(self._failure or "")))
 
     def tell_status(self) -> None:
         """Report how far the run is."""

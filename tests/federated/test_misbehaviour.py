@@ -23,7 +23,7 @@ from federated_support import (
 from support import ROOT
 
 from broker.starting import start_broker
-from fogveil.channels import PROTOCOL
+from fogveil.channels import PROTOCOL, WELCOME
 from fogveil.errors import InputError, SurroundingsError
 from fogveil.identity import Credentials, Identity
 from fogveil.v1.boundary_pb2 import WatchRequest
@@ -121,6 +121,9 @@ class Seat:
     def say(self, **kind) -> None:
         self._words.put(JoinRequest(**kind))
 
+    def be_welcome(self) -> None:
+        assert set(WELCOME) <= set(self._call.initial_metadata())
+
     def hear(self):
         return next(self._call)
 
@@ -145,7 +148,10 @@ def clock_with(folder: Path, *names: str, **changes):
     with participant(Parts.change(parts.split.clock(), **changes)) as clock, ExitStack() as stack:
         address = f"127.0.0.1:{port_of(clock)}"
         hellos = [Hello(name=name, protocol=PROTOCOL, run=parts.run) for name in names]
-        yield clock, {h.name: stack.enter_context(seat(address, h)) for h in hellos}
+        seats = {h.name: stack.enter_context(seat(address, h)) for h in hellos}
+        for each in seats.values():
+            each.be_welcome()
+        yield clock, seats
 
 
 EVERYBODY = ("sources", "agent", "fog-1", "fog-2", "fog-3", "cloud")
