@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo results test test-slow bench lint format protocol mosquitto clean
+.PHONY: demo results test test-slow bench lint format protocol mosquitto tshark clean
 
 # Installation is quiet, done once, and done again when what is pinned changes.
 .venv/.runtime: pyproject.toml constraints.txt
@@ -38,13 +38,25 @@ mosquitto:
 	    fi; \
 	fi; true
 
+# One test captures packets, and wants the program that Wireshark does it with.
+tshark:
+	@if ! command -v dumpcap >/dev/null || ! command -v tshark >/dev/null; then \
+	    if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	        echo "installing tshark"; \
+	        apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+	            apt-get -qq install -y --no-install-recommends tshark >/dev/null; \
+	    else \
+	        echo "tshark is missing and a test will fail: install it (apt install tshark)"; \
+	    fi; \
+	fi; true
+
 results: .venv/.development
 	@$(BIN)/python -m testbed.results
 
 demo: .venv/.training
 	@$(BIN)/python -m testbed.demo
 
-test: lint mosquitto
+test: lint mosquitto tshark
 	@$(BIN)/pytest -n auto -m "not slow"
 
 test-slow: .venv/.development mosquitto

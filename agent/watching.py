@@ -86,7 +86,7 @@ class Watching:
     async def _read(self, name: str, call: Any) -> None:
         arrived = self._counts[name]
         try:
-            async for response in call:
+            while (response := await call.read()) is not aio.EOF:
                 arrived.append(list(response.shares if self._shares else response.counts))
                 if len(arrived) == 1 and all(self._wanted):
                     self._complete.set()

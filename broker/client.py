@@ -21,7 +21,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from broker import tls
 from broker.address import Address
 from broker.packets import LIMIT, REFUSED
-from fogveil.errors import InputError, SurroundingsError
+from fogveil.errors import InputError, LostError, SurroundingsError
 from fogveil.identity import BROKER, Credentials, Identity
 from fogveil.settings import Settings
 
@@ -88,9 +88,7 @@ class Relay:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Return a participant's connection, as its configuration says."""
-        broker = None  # where nobody proves anything, neither does the broker
-        if settings.secure and Address.parse(settings.broker).tls:
-            broker = Identity(settings.run, BROKER, BROKER)
+        broker = Identity(settings.run, BROKER, BROKER) if settings.own_broker else None
         return cls(
             settings.broker,
             settings.client(),
@@ -104,7 +102,7 @@ class Relay:
             await self._wire.__aenter__()
         except aiomqtt.MqttError as error:
             self._wire.end("it was never reached")
-            raise SurroundingsError(_unreachable(self._address, error)) from error
+            raise LostError("broker", _unreachable(self._address, error)) from error
         except BaseException:
             self._wire.end("it was never reached")
             raise

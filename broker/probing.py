@@ -1,7 +1,7 @@
 """Trying a broker out: everybody at every topic, in both directions, and what came of it.
 
 Everybody lies, too: each client gives the user name and the client id of another participant, so
-what holds here holds for those who publish under another's name or want another's place.
+what holds here holds for those who publish under another's name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from broker.topics import Topics
 from fogveil.errors import SurroundingsError
 from fogveil.identity import Credentials, Identity
 
-Deed = Literal["connect", "subscribe", "publish", "receive", "retain", "will"]
+Deed = Literal["connect", "subscribe", "publish", "receive", "retain", "will", "displace"]
 WITHIN = 10.0
 """Seconds that an answer may take."""
 KEEPALIVE = 120
@@ -57,7 +57,7 @@ class Probe:
     """An identity's short name, or what its certificate lacks."""
     deed: Deed
     topic: str
-    """A topic, a filter, or nothing."""
+    """A topic, a filter, whom to displace, or nothing."""
     expected: bool
     got: bool
 
@@ -135,7 +135,7 @@ class _Trial:
         # A stranger trusts the broker that it wants to get into, whoever issued its certificate.
         authority = next(iter(credentials_of.values())).authority
         shown = {name: credentials_of[identity] for name, identity in identities.items()}
-        names = [*shown, *strangers]
+        self._names = names = [*shown, *strangers]
         self._doors = {
             name: _Door(address, participants.broker.host, context, names[place - 1])
             for place, (name, context) in enumerate(
@@ -160,17 +160,20 @@ class _Trial:
             await self._retain()
             for name in self._clients:
                 await self._wills(name)
+            for name in self._clients:
+                await self._displace(name, self._victim(name))
         finally:
             for client in self._clients.values():
                 await client.close()
         return [
             Probe(name, *each, expected=self._expected(name, *each), got=(name, *each) in self._got)
             for name in self._doors
-            for each in self._deeds()
+            for each in self._deeds(name)
         ]
 
-    def _deeds(self) -> Iterable[tuple[Deed, str]]:
+    def _deeds(self, name: str) -> Iterable[tuple[Deed, str]]:
         yield "connect", ""
+        yield "displace", self._victim(name)
         for filter_ in self._filters:
             yield "subscribe", filter_
         for topic in self._topics:
@@ -210,13 +213,31 @@ class _Trial:
         payload = self._payload(name)
         wills = [Publish(topic, payload, retain=True) for topic in self._topics]
         for will in (*wills, None):
-            client = await self._doors[name].enter(will)
-            if client is None:
-                raise ConnectionError(f"it does not let {name} come back")
-            former, self._clients[name] = self._clients[name], client
-            await former.close()
+            await self._come_back(name, will)
         await self._note_retained("will")
         await self._clients[name].publish(self._topics, b"", retain=True)
+
+    async def _displace(self, name: str, victim: str) -> None:
+        """Come back by the names that another has given; brokers end the former of two."""
+        for claim in (victim, self._doors[victim].claim):
+            await self._come_back(name, claim=claim)
+        try:
+            await self._clients[victim].arrived()
+        except (ssl.SSLError, ConnectionError):
+            self._got.add((name, "displace", victim))
+            await self._come_back(victim)
+
+    def _victim(self, name: str) -> str:
+        return next(other for other in self._names if other != name)
+
+    async def _come_back(
+        self, name: str, will: Publish | None = None, claim: str | None = None
+    ) -> None:
+        client = await self._doors[name].enter(will, claim)
+        if client is None:
+            raise ConnectionError(f"it does not let {name} come back")
+        former, self._clients[name] = self._clients[name], client
+        await former.close()
 
     async def _note_retained(self, deed: Deed) -> None:
         """Let everybody subscribe anew, which brings what was kept."""
@@ -275,7 +296,7 @@ class _Door:
     context: ssl.SSLContext
     claim: str
 
-    async def enter(self, will: Publish | None = None) -> _Client | None:
+    async def enter(self, will: Publish | None = None, claim: str | None = None) -> _Client | None:
         """Connect; None is to be turned away."""
         secure = self.address.tls
         try:
@@ -293,7 +314,7 @@ class _Door:
         client = _Client(reader, writer)
         let_in = False
         try:
-            let_in = await client.is_let_in(self.claim, will)
+            let_in = await client.is_let_in(claim or self.claim, will)
         finally:
             if not let_in:
                 await client.close()

@@ -42,8 +42,8 @@ async def serve(settings: Settings) -> None:
         process = ProviderProcess(settings, provider_config(settings.own["provider"]))
     await process.open_port()
     async with (
-        Relay.of(settings) as relay,
         join_clock(settings, process.recording) as seat,
+        Relay.of(settings) as relay,
     ):
         process.relay = relay
         await relay.subscribe(*process.topics_of_interest())

@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 import agent.policies as policies
 from agent.parl import Parl
-from fogveil.recording import MESSAGES
+from fogveil.identity import AGENT
+from fogveil.recording import TRAFFIC
 from testbed.compare import Row, row_of, write_tables
 from testbed.embedded import simulate
 from testbed.federated.run import run_federated
 from testbed.federated.split import Plan
 from testbed.federated.training import train_federated
 from testbed.figures import plot_delays
+from testbed.inspecting.learned import Learned, show
+from testbed.inspecting.recordings import PARTICIPANTS
 from testbed.scenario import Scenario, load_scenario
 from testbed.tables import compare_tables
-from testbed.traffic import Crossing, kinds, read_traffic
+from testbed.traffic import read_traffic
 from testbed.world import build_world
 
 SCENARIO = Path("scenarios/paper.toml")
@@ -94,32 +96,11 @@ def _rows(results: list[dict[str, Any]], names: tuple[str, ...]) -> list[Row]:
 
 def show_boundary(folder: Path, console: Console) -> None:
     """Show all that crossed from one provider to the agent, and one message whole."""
-    traffic = read_traffic(folder / "participants" / "agent" / "traffic.jsonl")
-    crossed = [
-        crossing
-        for crossing in traffic
-        if "fog-3" in (crossing.sender, crossing.receiver) and crossing.kind in MESSAGES
-    ]
-    console.print("\nAll that crossed between the agent and fog-3, four policies and twelve runs:")
-    table = Table(box=None)
-    for column in ("message", "fields", "messages", "bytes"):
-        table.add_column(column, justify="left" if column in ("message", "fields") else "right")
-    for kind in kinds(crossed):
-        fields = ", ".join(kind.fields) or "none"
-        table.add_row(kind.message, fields, f"{kind.number:,}", f"{kind.size:,}")
-    console.print(table)
-    single = [crossing for crossing in crossed if len(crossing.fields.get("counts", ())) == 1]
-    console.print(spell(max(single, key=lambda crossing: crossing.fields["counts"])), markup=False)
-
-
-def spell(crossing: Crossing) -> str:
-    """Spell one message out."""
-    return (
-        f"One of them, at simulated time {crossing.simulated:.1f}, from {crossing.sender} to "
-        f"{crossing.receiver}:\n"
-        f"  on the wire  {crossing.payload.hex(' ')}\n"
-        f"  decoded      {type(crossing.message).__name__} {crossing.fields}"
-    )
+    learned = Learned("fog-3")
+    for crossing in read_traffic(folder / PARTICIPANTS / AGENT / TRAFFIC):
+        learned.take(crossing)
+    console.print("\nEverything the agent ever learned from fog-3, four policies and twelve runs:")
+    show(learned, console)
 
 
 if __name__ == "__main__":

@@ -76,8 +76,7 @@ class Crossing(NamedTuple):
         """The method as people write it, or the topic without the run's name."""
         if self.kind == DELIVERY:
             return _topic(self.method)[1]
-        service, _, name = self.method.strip("/").rpartition("/")
-        return f"{service.rpartition('.')[2]}.{name}"
+        return spell_method(self.method)
 
     @property
     def origin(self) -> str:
@@ -111,12 +110,23 @@ class Crossing(NamedTuple):
 
 
 def _unknown(message: Message, path: str = "") -> Iterator[str]:
-    for field in UnknownFieldSet(message):
+    unknown = UnknownFieldSet(message)
+    for field in (unknown[place] for place in range(len(unknown))):
         yield f"{path}field {field.field_number}: {field.data!r}"
     for described, value in message.ListFields():
         if described.message_type:
             for inner in value if described.is_repeated else (value,):
                 yield from _unknown(inner, f"{path}{described.name}.")
+
+
+def spell_method(method: str) -> str:
+    """Spell a method as people write it.
+
+    >>> spell_method("/fogveil.v1.QueueService/Watch")
+    'QueueService.Watch'
+    """
+    service, _, name = method.strip("/").rpartition("/")
+    return f"{service.rpartition('.')[2]}.{name}"
 
 
 def _topic(topic: str) -> tuple[str, str]:

@@ -61,11 +61,10 @@ class Gate(aio.ServerInterceptor):
     ) -> Any:
         """Wrap the handler of a call."""
         method = handler_call_details.method
-        if self._secure and method not in MAY_CALL:
-            return self._refusing(method)
         handler = await continuation(handler_call_details)
         if handler is None:
-            return None
+            # Who may not call it is not told that it is not there; and the try is recorded.
+            return grpc.stream_stream_rpc_method_handler(self._guarded(method, _miss))
         taps = {}
         if self._recording:
             taps = {
@@ -77,11 +76,6 @@ class Gate(aio.ServerInterceptor):
         kind = next(kind for kind in KINDS if getattr(handler, kind))
         wrapped = self._guarded(method, getattr(handler, kind))
         return handler._replace(**{kind: wrapped}, **taps)
-
-    def _refusing(self, method: str) -> Any:
-        """Return the handler of a method that nobody may call; what came is recorded all the same."""
-        read = self._recording.reading(method, bytes) if self._recording else None
-        return grpc.unary_unary_rpc_method_handler(self._guarded(method, _refuse), read)
 
     def _guarded(self, method: str, behaviour: Any) -> Any:
         async def guarded(request: Any, context: Any) -> Any:
@@ -117,3 +111,7 @@ def claimed_name(context: Any) -> str | None:
 async def _refuse(_request: Any, context: Any) -> None:
     # One text for every refusal: what exists here is nobody's business.
     await context.abort(grpc.StatusCode.PERMISSION_DENIED, "this identity may not call this method")
+
+
+async def _miss(_requests: Any, context: Any) -> None:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this method is not served here")

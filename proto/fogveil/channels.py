@@ -15,6 +15,8 @@ from fogveil.settings import Settings
 
 PROTOCOL = 1
 """Version of the protocol; participants of different ones do not talk."""
+WELCOME = (("welcome", "yes"),)
+"""The first that a participant hears from the clock, if it is not refused."""
 LARGEST_MESSAGE = 4 * 2**20
 
 REFUSALS = frozenset(

@@ -10,8 +10,8 @@ from typing import Any
 
 from grpc import aio
 
-from fogveil.channels import PROTOCOL, REFUSALS, dial
-from fogveil.errors import InputError, LostError, SurroundingsError
+from fogveil.channels import PROTOCOL, REFUSALS, WELCOME, dial
+from fogveil.errors import FogveilError, InputError, LostError, SurroundingsError
 from fogveil.identity import CLOCK, Identity
 from fogveil.recording import Recording
 from fogveil.settings import Settings
@@ -32,6 +32,7 @@ class ClockSeat:
         self._call = call
         self._words: asyncio.Queue[JoinRequest] = asyncio.Queue()
         self._orders: asyncio.Queue[JoinResponse] = asyncio.Queue()
+        self._left = False
         self._idle = False
         """Whoever follows the orders waits for the next one."""
         self.time = 0.0
@@ -40,6 +41,17 @@ class ClockSeat:
     def say(self, **kind: Any) -> None:
         """Say something to the clock, as `agent_done=AgentDone(…)`."""
         self._words.put_nowait(JoinRequest(**kind))
+
+    async def be_welcome(self) -> None:
+        """Wait until the clock has let us in: of two of one name the second goes no further."""
+        heard = await self._call.initial_metadata()
+        if not set(WELCOME) <= set(heard or ()):
+            raise self._ended(await self._call.code(), await self._call.details())
+
+    def _ended(self, code: Any, details: str | None) -> FogveilError:
+        if code in REFUSALS:
+            return InputError(f"the clock refused: {details}")
+        return LostError(CLOCK, f"the clock was lost at simulated time {self.time:.6g}")
 
     async def speak(self) -> None:
         """Send what was said, for as long as the run lasts."""
@@ -60,11 +72,9 @@ class ClockSeat:
             try:
                 order: Any = await self._call.read()
             except aio.AioRpcError as error:
-                if error.code() in REFUSALS:
-                    raise InputError(f"the clock refused: {error.details()}") from error
-                order = aio.EOF
+                raise self._ended(error.code(), error.details()) from error
             if order is aio.EOF:
-                raise LostError("clock", f"the clock was lost at simulated time {self.time:.6g}")
+                raise self._ended(None, None)
             if order.WhichOneof("kind") == "end" and order.end.failed:
                 raise SurroundingsError(order.end.sentence)
             if at_once and self._idle and await at_once(order):
@@ -86,8 +96,9 @@ class ClockSeat:
 
     async def leave(self, lost: str) -> None:
         """Tell the clock whom we lost, if it can still be told."""
-        if lost == "clock":
+        if lost == CLOCK or self._left:
             return
+        self._left = True
         self.say(lost=Lost(name=lost))
         try:
             async with asyncio.timeout(LAST_WORD):
@@ -108,7 +119,11 @@ async def join_clock(
     seat.say(hello=hello)
     speaking = asyncio.ensure_future(seat.speak())
     try:
+        await seat.be_welcome()
         yield seat
+    except LostError as error:
+        await seat.leave(error.who)
+        raise
     finally:
         speaking.cancel()
         call.cancel()

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TextIO
 import uvloop
 
 from fogveil.errors import FogveilError, LostError, SurroundingsError
-from fogveil.recording import Recording
+from fogveil.recording import Recording, close_all
 from fogveil.settings import Settings, read_settings
 
 LATE = (
@@ -82,6 +82,7 @@ def main(program: str, serve: Serve, prepare: Callable[[Settings], None] | None 
         code = error.exit_code
     except (asyncio.CancelledError, KeyboardInterrupt):
         code = 128 + signal.SIGTERM
+    close_all()
     # gRPC's threads may take their time to end; everything of ours is written by now.
     sys.stdout.flush()
     sys.stderr.flush()

@@ -26,8 +26,20 @@ MESSAGES = (REQUEST, RESPONSE)
 DELIVERY = "delivery"
 """Of the MQTT broker; the topic stands for the method."""
 
+FLUSH_EVERY = 0.1
+"""Seconds: somebody may be following."""
+
 _PEER: ContextVar[str] = ContextVar("peer")
 """Who is at the other end of the call that a server is serving."""
+
+
+_OPEN: list[Recording] = []
+
+
+def close_all() -> None:
+    """Write the rest of every recording of this process: it ends without another word."""
+    for recording in _OPEN:
+        recording.close()
 
 
 class Recording:
@@ -38,31 +50,43 @@ class Recording:
         self._now = now
         """Returns the simulated time."""
         descriptor = os.open(folder / TRAFFIC, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        # Line by line: somebody may be following.
-        self._file = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8")
+        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
+        self._flushing = False
+        self._words: dict[tuple[str, str, str, str], str] = {}
+        """How a line says who sent what kind to whom, spelled once."""
         self._unread: dict[int, bytes] = {}
         """Requests that were parsed before it was known who sent them."""
         self._tasks: set[asyncio.Task[None]] = set()
+        _OPEN.append(self)
 
     def note(
         self, sender: str, receiver: str, method: str, kind: str, content: Any, **more: str
     ) -> None:
         """Add a crossing: the bytes of a message, or what else went with it."""
-        line = {
-            "at": time.time(),
-            "simulated": self._now(),
-            "from": sender,
-            "to": receiver,
-            "method": method,
-            "kind": kind,
-        }
+        # On the way of every message: so the line is put together from what is spelled already.
+        key = sender, receiver, method, kind
+        words = self._words.get(key)
+        if words is None:
+            told = {"from": sender, "to": receiver, "method": method, "kind": kind}
+            words = self._words[key] = json.dumps(told)[1:-1]
         if isinstance(content, bytes):
-            line["bytes"] = content.hex()
+            what = f'"bytes": "{content.hex()}"'
         else:
-            line["text"] = content
-        line |= more
+            what = f'"text": {json.dumps(content)}'
+        if more:
+            what += f", {json.dumps(more)[1:-1]}"
+        file = self._file
+        if file.closed:
+            return
+        file.write(f'{{"at": {time.time()!r}, "simulated": {self._now()!r}, {words}, {what}}}\n')
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_later(FLUSH_EVERY, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
         if not self._file.closed:
-            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
 
     def delivered(self, topic: str, payload: bytes) -> None:
         """Note what the broker delivered."""

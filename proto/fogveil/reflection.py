@@ -25,6 +25,4 @@ def serve_reflection(names: Iterable[str], server: aio.Server) -> None:
     )
     for service in SERVICES:
         handlers = {"ServerReflectionInfo": handler}
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, handlers),)
-        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))

@@ -27,6 +27,8 @@ class Settings:
     """Where the clock listens, as host:port; of the clock itself, where it shall listen."""
     broker: str
     """Where the broker is, as mqtt://host:port."""
+    own_broker: bool
+    """Whether the broker proves to be this run's own; else it is somebody's, used as it is."""
     lifeline: bool
     """Whether the end of standard input means that the launcher is gone."""
     secure: bool
@@ -69,6 +71,7 @@ COMMON: dict[str, Any] = {
     "run": str,
     "clock": str,
     "broker": str,
+    "own_broker": bool,
     "lifeline": bool,
     "secure": bool,
     "record": bool,

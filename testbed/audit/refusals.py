@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,7 +115,7 @@ def callers(testbed: Testbed, folder: Path) -> list[Caller]:
         Caller("an expired agent", mint.issue(agent, folder / "expired", past), None),
         Caller(
             "the agent of another run",
-            mint.issue(Identity("0" * 32, AGENT, AGENT), folder / "other"),
+            _foreign(Identity("0" * 32, AGENT, AGENT), folder / "other", mint),
             None,
         ),
     ]
@@ -125,7 +125,8 @@ def callers(testbed: Testbed, folder: Path) -> list[Caller]:
 def _foreign(identity: Identity, folder: Path, ours: Mint) -> Credentials:
     """Issue by another authority; who shows it trusts ours, and so gets as far as it can."""
     made = Mint(identity.run).issue(identity, folder)
-    shutil.copy(ours.issue(identity, folder / "trusted").authority, made.authority)
+    trusted = ours.issue(replace(identity, run=ours.run), folder / "trusted")
+    shutil.copy(trusted.authority, made.authority)
     return made
 
 

@@ -33,6 +33,7 @@ providers disclose: nothing, the total of queued jobs, each node's count, or eve
   fogveil run scenarios/tiny.toml --policy jsq      one run, seconds
   fogveil run scenarios/tiny.toml --policy jsq --federated    the same run, a process each
   fogveil up scenarios/paper.toml --policy veil     the testbed at work, to watch
+  fogveil inspect --live                            every message that crosses while it is
   fogveil compare scenarios/paper.toml --policies jsq,ci-setr,setr --seeds 5
   fogveil train scenarios/tiny.toml --agent parl --out runs/parl     the paper's agent
   fogveil evaluate runs/parl/agent.npz scenarios/tiny.toml
@@ -45,7 +46,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (run, up, compare, train, evaluate, figures, audit):
+for command in (run, up, compare, train, evaluate, figures, audit, inspect):
     app.command()(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="Look at a scenario.", no_args_is_help=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from testbed.cli.shared import err, out
-from testbed.inspecting.merging import Merger, crossings
+from fogveil.errors import InputError
+from testbed.cli.shared import err, out, say
+from testbed.inspecting.learned import Learned, Summary, show
+from testbed.inspecting.merging import Crossed, Merger, crossings
 from testbed.inspecting.recordings import Recordings, find_live
 from testbed.inspecting.showing import Filter, JsonLines, Lines, Seen, conclude
 
@@ -75,7 +79,7 @@ def inspect(
     delivered is shown as well, as those recorded it whom it was delivered to.
     """
     wanted = Filter.read(sender, receiver, between, method, kind)
-    _check(whole=whole and not about, several=(about, summary or None, packets))
+    _check(about, packets, summary=summary, whole=whole, filtered=wanted != Filter() or bool(limit))
     if run is None and not live:
         raise InputError("name the folder of a recorded run, or give --live for the one at work")
     recordings = find_live(run) if live else Recordings(run or Path())
@@ -89,7 +93,7 @@ def inspect(
     elif summary:
         _sum_up(found, as_json=as_json)
     else:
-        lines = JsonLines() if as_json else Lines(out)
+        lines = JsonLines(seen) if as_json else Lines(out, seen)
         for crossed in islice((each for each in found if wanted.wants(each.one)), limit):
             lines.print(crossed)
         if not (follow or live):
@@ -104,11 +108,19 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _check(*, whole: bool, several: tuple[object | None, ...]) -> None:
-    if whole:
-        raise InputError("--whole goes with --about")
-    if sum(option is not None for option in several) > 1:
+def _check(
+    about: str | None, packets: Path | None, *, summary: bool, whole: bool, filtered: bool
+) -> None:
+    chosen = [option for option in (about, packets, summary) if option]
+    if len(chosen) > 1:
         raise InputError("choose one of --about, --summary and --packets")
+    if whole and not about:
+        raise InputError("--whole goes with --about")
+    if chosen and filtered:
+        raise InputError(
+            "--from, --to, --between, --method, --kind and --limit are for the list of crossings, "
+            "not for --about, --summary or --packets"
+        )
 
 
 def _noting(found: Iterator[Crossed], seen: Seen) -> Iterator[Crossed]:
@@ -117,9 +129,7 @@ def _noting(found: Iterator[Crossed], seen: Seen) -> Iterator[Crossed]:
         yield crossed
 
 
-def _learn(
-    found: Iterator[Crossed], seen: Seen, about: str, *, whole: bool, as_json: bool
-) -> None:
+def _learn(found: Iterator[Crossed], seen: Seen, about: str, *, whole: bool, as_json: bool) -> None:
     learned = Learned(about, whole=whole)
     for crossed in found:
         learned.take(crossed.received or crossed.one)
@@ -140,7 +150,7 @@ def _sum_up(found: Iterator[Crossed], *, as_json: bool) -> None:
         print(json.dumps(learned))  # noqa: T201 (the promised object)
         return
     say("Everything the agent ever learned from each provider:")
-    out.print(summary.table())
+    summary.show(out)
 
 
 def _hold(

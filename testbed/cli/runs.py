@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 
 import agent.policies as policies
+from fogveil.errors import InputError
 from testbed import tables
 from testbed.cli.shared import (
     Broker,
@@ -37,7 +39,9 @@ from testbed.cli.shared import (
 from testbed.federated.launch import Report, Testbed
 from testbed.federated.live import LiveTable
 from testbed.federated.run import run_federated
+from testbed.inspecting.capture import capturing, free_ports
 from testbed.run import run_embedded
+from testbed.world import build_world
 
 PolicyName = Annotated[
     str, typer.Option(help="A name from `fogveil policies`, file.npz, or file.py:Class.")
@@ -118,6 +122,12 @@ def up(
     source_processes: SourceProcesses = 1,
     speed: Speed = None,
     insecure: Insecure = False,
+    packets: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --insecure: capture the gRPC packets, for `inspect`."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring the federated testbed up and watch it: a process for each participant.
@@ -138,13 +148,18 @@ def up(
     )
     check_window(plan, policy, policies.find(policy))
     plan = replace(plan, policies=(policy,))
+    if packets and not insecure:
+        raise InputError(f"--packets {packets}: what is encrypted tells nothing: add --insecure")
+    if packets:
+        plan = replace(plan, ports=free_ports(len(build_world(chosen).nodes) + 2))
     if folder is None:
         folder = Path("runs/up") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         if folder.exists():  # another one was brought up in this very second
             folder = folder.with_name(f"{folder.name}-{os.getpid()}")
     say(f"testbed: {folder} (log of all participants: {folder}/testbed.log)", err)
     try:
-        with LiveTable(err, chosen.horizon) as table:
+        capture = capturing(packets, plan.ports) if packets else nullcontext()
+        with capture, LiveTable(err, chosen.horizon) as table:
             (result,) = run_federated(chosen, plan, folder, table.watch)
     except KeyboardInterrupt:
         say(f"stopped; what each participant recorded is in {folder}/participants", err)

@@ -34,7 +34,7 @@ Federated = Annotated[
     bool, typer.Option("--federated", help="A process for each participant, gRPC and MQTT.")
 ]
 Broker = Annotated[
-    str, typer.Option(help="Federated: auto, mosquitto, builtin or mqtt://host[:port].")
+    str, typer.Option(help="Federated: auto, mosquitto, builtin or mqtt[s]://host[:port].")
 ]
 Window = Annotated[
     int | None,

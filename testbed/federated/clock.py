@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from math import isfinite
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from fogveil.channels import PROTOCOL
+from fogveil.channels import PROTOCOL, WELCOME
 from fogveil.channels import serve as serve_grpc
 from fogveil.errors import LostError, SurroundingsError
 from fogveil.identity import Identity, peer_of
@@ -47,6 +48,29 @@ async def serve(settings: Settings) -> None:
         await server.stop(None)
 
 
+class _Box:
+    """Orders on their way to a participant: a queue with one reader, which costs little."""
+
+    __slots__ = ("_orders", "_wanted")
+
+    def __init__(self) -> None:
+        self._orders: deque[JoinResponse] = deque()
+        self._wanted: asyncio.Future[None] | None = None
+
+    def put(self, order: JoinResponse) -> None:
+        """Add an order."""
+        self._orders.append(order)
+        if self._wanted and not self._wanted.done():
+            self._wanted.set_result(None)
+
+    async def get(self) -> JoinResponse:
+        """Wait for the next order."""
+        while not self._orders:
+            self._wanted = asyncio.get_running_loop().create_future()
+            await self._wanted
+        return self._orders.popleft()
+
+
 class Clock(ClockServiceServicer):
     """Carries messages between participants and `Windows`."""
 
@@ -55,7 +79,7 @@ class Clock(ClockServiceServicer):
         self._speed: float | None = settings.own["speed"]
         self._patience: float = settings.own["patience"]
         """Seconds to wait until everybody has joined."""
-        self._boxes: dict[str, asyncio.Queue[JoinResponse]] = {}
+        self._boxes: dict[str, _Box] = {}
         self._orders: asyncio.Queue[list[Order]] = asyncio.Queue()
         self._failure: SurroundingsError | None = None
         self._over = asyncio.Event()
@@ -77,7 +101,7 @@ class Clock(ClockServiceServicer):
             report(refused=refusal)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
         name = hello.name
-        self._boxes[name] = asyncio.Queue()
+        self._boxes[name] = _Box()
         self._present += 1
         report(joined=name)
         writing = asyncio.ensure_future(self._write(name, context))
@@ -111,6 +135,7 @@ class Clock(ClockServiceServicer):
 
     async def _write(self, name: str, context: Any) -> None:
         box = self._boxes[name]
+        await context.send_initial_metadata(WELCOME)
         while True:
             await context.write(await box.get())
 
@@ -140,7 +165,7 @@ class Clock(ClockServiceServicer):
             self._orders.put_nowait(orders)
             return
         for name, order in orders:
-            self._boxes[name].put_nowait(order)
+            self._boxes[name].put(order)
 
     async def _pace(self) -> None:
         """Hand orders out no faster than the wall clock allows."""
@@ -153,7 +178,7 @@ class Clock(ClockServiceServicer):
                     assert self._speed is not None
                     due = begun + order.grant.until / self._speed
                     await asyncio.sleep(max(0.0, due - time.monotonic()))
-                self._boxes[name].put_nowait(order)
+                self._boxes[name].put(order)
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -163,6 +188,8 @@ class Clock(ClockServiceServicer):
 
     def _lose(self, name: str, said_by: str | None = None) -> None:
         told = f" (as {said_by} tells)" if said_by and name != "broker" else ""
+        if not self._over.is_set():
+            report(lost=name)
         who = f"the {name}" if name in ("broker", "agent") else name
         self._fail(LostError(name, f"{who} was lost at {self._where}{told}"))
 
@@ -193,7 +220,7 @@ class Clock(ClockServiceServicer):
         failed = self._failure is not None
         end = JoinResponse(end=End(failed=failed, sentence=str(self._failure or "")))
         for box in self._boxes.values():
-            box.put_nowait(end)
+            box.put(end)
         await asyncio.wait([asyncio.ensure_future(self._all_gone.wait())], timeout=LAST_WORDS)
         if self._failure:
             raise self._failure

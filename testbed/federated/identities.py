@@ -46,6 +46,8 @@ class Mint:
         self, identity: Identity, folder: Path, lifetime: tuple[datetime, datetime] | None = None
     ) -> Credentials:
         """Write a participant's key, certificate and authority into its folder."""
+        if identity.run != self.run:
+            raise ValueError(f"{identity.uri} is not of run {self.run}")
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
         begin, end = lifetime or (now - SLACK, now + LIFETIME)

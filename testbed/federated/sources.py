@@ -38,8 +38,8 @@ async def serve(settings: Settings) -> None:
     with settings.reading():
         process = SourcesProcess(settings)
     async with (
-        Relay.of(settings) as relay,
         join_clock(settings, process.recording) as seat,
+        Relay.of(settings) as relay,
     ):
         process.relay = relay
         await relay.subscribe(Topics(settings.run).all_feedback(settings.name))

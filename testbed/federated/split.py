@@ -120,6 +120,8 @@ class Split:
         }
         self.broker = ""
         """Its address, once it is up."""
+        self.own_broker = False
+        """Whether it has an identity of this run."""
         self.mint = Mint(run) if plan.secure else None
         self.seats = seats(world, plan.source_processes)
         self.users = _users(run, [*self.seats.all, CLOCK]) if plan.separate_users else {}
@@ -141,6 +143,7 @@ class Split:
             name=name,
             clock=clock,
             broker=self.broker,
+            own_broker=self.own_broker,
             own=own,
             user=user,
             **self._common,
@@ -243,7 +246,6 @@ class Split:
             train=training,
             window=plan.window,
         )
-
 
     def auditor(self, folder: Path, addresses: Mapping[str, str]) -> None:
         """Mint the auditor's identity, with the words for grpcurl to use it at each provider."""

@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from rich.console import Console
-from rich.table import Table
 
 from fogveil.errors import InputError
 from fogveil.identity import AGENT
 from fogveil.recording import INITIAL, MESSAGES, METADATA, REQUEST, RESPONSE, STATUS, TRAILING
 from testbed.inspecting.http2 import Call, Spoken, has_gap, read_connection
-from testbed.inspecting.learned import say
+from testbed.inspecting.learned import print_table, say
 from testbed.inspecting.packets import Address, connections, spell
 from testbed.inspecting.recordings import PARTICIPANTS
-from testbed.traffic import Crossing
+from testbed.traffic import Crossing, spell_method
 
 ITS_OWN = frozenset(
     (
@@ -40,10 +39,13 @@ class Flow(NamedTuple):
     method: str
     kind: str
 
+    @property
+    def spelled(self) -> str:
+        """The method as people write it."""
+        return spell_method(self.method)
+
     def __str__(self) -> str:
-        service, _, name = self.method.strip("/").rpartition("/")
-        spelled = f"{service.rpartition('.')[2]}.{name}"
-        return f"{self.sender} → {self.receiver} {spelled} {self.kind}"
+        return f"{self.sender} → {self.receiver} {self.spelled} {self.kind}"
 
 
 class Row(NamedTuple):
@@ -83,6 +85,7 @@ class Holding:
     """Metadata, and error texts as `grpc-message`, that were recorded."""
     wire: dict[Flow, list[bytes]] = field(default_factory=dict)
     headers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unheard: Counter[tuple[str, str]] = field(default_factory=Counter)
     frames: Counter[str] = field(default_factory=Counter)
     number: int = 0
     """Connections."""
@@ -122,6 +125,7 @@ class Holding:
 
     def _spoken(self, spoken: Spoken, client: str, server: str) -> None:
         self.frames += spoken.frames
+        self.unheard.update(spoken.unheard)
         for text in filter(None, spoken.farewells):
             self.headers["GOAWAY", text] += 1
         for call in spoken.calls:
@@ -164,25 +168,28 @@ def servers_of(run: Path) -> set[Address]:
 
 def show(holding: Holding, rows: list[Row], console: Console) -> None:
     """Print what was on the wire beside what was recorded."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("from → to", "method", "kind", "on the wire", "recorded", "bytes", ""):
-        table.add_column(column, justify="right" if column[-1:] in ("e", "d", "s") else "left")
-    for row in rows:
-        sender_receiver, _, rest = str(row.flow).rpartition(" ")[0].rpartition(" ")
-        table.add_row(
-            sender_receiver,
-            rest,
+    columns = ("from → to", "method", "kind", "!on the wire", "!recorded", "!bytes", "")
+    table = [
+        (
+            f"{row.flow.sender} → {row.flow.receiver}",
+            row.flow.spelled,
             row.flow.kind,
             f"{len(row.wire):,}",
             f"{len(row.recorded):,}",
             f"{sum(map(len, row.wire)):,}",
-            "DIFFERENT" if row.fault else "same bytes, same order",
-            style="bold red" if row.fault else None,
+            "DIFFERENT" if row.fault else "same",
         )
-    console.print(table)
-    say(console, "Headers and trailers on the wire:")
-    for (name, value), number in sorted(holding.headers.items()):
-        say(console, f"  {name}: {value} ({number:,} times)")
+        for row in rows
+    ]
+    print_table(console, columns, table)
+    for title, found in (
+        ("headers and trailers on the wire:", holding.headers),
+        ("trailers to clients that had left, made by gRPC and read by nobody:", holding.unheard),
+    ):
+        if found:
+            say(console, title)
+        for (name, value), number in sorted(found.items()):
+            say(console, f"  {number:4,} × {name}: {value}")
     frames = ", ".join(f"{number:,} {name}" for name, number in holding.frames.most_common())
     say(console, f"HTTP/2 frames on {holding.number:,} connections: {frames}")
 
@@ -224,6 +231,7 @@ def plain(holding: Holding, rows: list[Row]) -> dict[str, Any]:
             {"name": name, "value": value, "number": number}
             for (name, value), number in sorted(holding.headers.items())
         ],
+        "unheard": [list(header) for header in sorted(holding.unheard)],
         "frames": dict(holding.frames),
         "faults": holding.faults,
     }

@@ -61,6 +61,8 @@ class Spoken:
     """How many of each kind."""
     farewells: list[str] = field(default_factory=list)
     """The texts with which a side closed the connection."""
+    unheard: list[Header] = field(default_factory=list)
+    """Trailers of the server when the client was gone: gRPC makes them, and nobody reads them."""
 
 
 def read_connection(connection: Connection) -> Spoken:
@@ -77,7 +79,7 @@ def read_connection(connection: Connection) -> Spoken:
         )
     _read(content[len(PREFACE) :], REQUEST, calls, spoken)
     if connection.down:
-        _read(bytes(connection.down.content), RESPONSE, calls, spoken)
+        _read(bytes(connection.down.content), RESPONSE, calls, spoken, connection.left)
     spoken.calls = [calls[number] for number in sorted(calls)]
     return spoken
 
@@ -87,11 +89,13 @@ def has_gap(*directions: Direction | None) -> bool:
     return any(direction is None or direction.gap for direction in directions)
 
 
-def _read(content: bytes, kind: str, calls: dict[int, Call], spoken: Spoken) -> None:
+def _read(
+    content: bytes, kind: str, calls: dict[int, Call], spoken: Spoken, left: int | None = None
+) -> None:
     decoder = hpack.Decoder()
     decoder.max_allowed_table_size = LARGEST_TABLE
     block = b""
-    for frame, flags, stream, payload in _frames(content):
+    for at, frame, flags, stream, payload in _frames(content):
         spoken.frames[FRAMES[frame] if frame < len(FRAMES) else f"type {frame}"] += 1
         if frame == GOAWAY:
             spoken.farewells.append(payload[8:].decode(errors="backslashreplace"))
@@ -108,19 +112,21 @@ def _read(content: bytes, kind: str, calls: dict[int, Call], spoken: Spoken) -> 
         if flags & END_HEADERS:
             for name, value in decoder.decode(block, raw=True):
                 header = _text(name), _text(value)
-                call.headers[kind].append(header)
+                heard = left is None or at < left
+                (call.headers[kind] if heard else spoken.unheard).append(header)
                 if header[0] == ":path":
                     call.path = header[1]
 
 
-def _frames(content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+def _frames(content: bytes) -> Iterator[tuple[int, int, int, int, bytes]]:
+    """Yield where each frame begins, its kind, flags and stream, and what it carries."""
     at = 0
     while at + 9 <= len(content):
         high, low, kind, flags, stream = struct.unpack_from("!BHBBI", content, at)
         size = (high << 16) + low
         if at + 9 + size > len(content):
             return
-        yield kind, flags, stream & 0x7FFFFFFF, content[at + 9 : at + 9 + size]
+        yield at, kind, flags, stream & 0x7FFFFFFF, content[at + 9 : at + 9 + size]
         at += 9 + size
 
 

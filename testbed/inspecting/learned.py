@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf.message import DecodeError
 from rich.console import Console
-from rich.table import Table
 
 from fogveil.identity import AGENT, CLOCK
-from fogveil.recording import MESSAGES, RESPONSE, STATUS
+from fogveil.recording import DELIVERY, MESSAGES, RESPONSE, STATUS
 from testbed.traffic import Crossing, described_by
+
+NOTHING = "none"
 
 
 @dataclass
@@ -70,6 +71,8 @@ class Learned:
         """Add a crossing, where it is one between the two."""
         if {crossing.origin, crossing.receiver} != {self.about, self.by}:
             return
+        if crossing.kind == DELIVERY and crossing.receiver != self.by:
+            return  # placements tell the agent nothing
         if not crossing.is_message:
             if crossing.receiver == self.by:
                 self.beside[crossing.kind, text_of(crossing)] += 1
@@ -164,7 +167,7 @@ def text_of(crossing: Crossing) -> str:
         words = f"{code} {details!r}" if details else str(code)
         return f"{words} {json.dumps(trailers[0])}" if trailers and trailers[0] else words
     if isinstance(text, list):
-        return ", ".join(f"{key}: {value}" for key, value in text) or "none"
+        return ", ".join(f"{key}: {value}" for key, value in text) or NOTHING
     return str(text)
 
 
@@ -184,34 +187,44 @@ class Summary:
             if name in self.providers:
                 self.providers[name].take(crossing)
 
-    def table(self) -> Table:
-        """Return a line for each provider."""
-        table = _table("provider", "learned from", "!messages", "!bytes", "numbers", "beside them")
+    def show(self, console: Console) -> None:
+        """Print a line for each provider and kind of message."""
+        rows: list[tuple[str, ...]] = []
         for name, learned in sorted(self.providers.items()):
-            kinds = learned.received
-            table.add_row(
-                name,
-                "\n".join(f"{kind.message}: {_fields(kind)}" for kind in kinds) or "nothing",
-                "\n".join(f"{kind.number:,}" for kind in kinds),
-                "\n".join(f"{kind.size:,}" for kind in kinds),
-                "\n".join(_numbers(of) for of in learned.numbers.values()) or "none",
-                "\n".join(f"{kind}: {text}" for kind, text in learned.beside if text != "none")
-                or "nothing",
-            )
-        return table
+            texts = [f"{kind}: {text}" for kind, text in learned.beside if text != NOTHING]
+            beside = "; ".join(sorted(texts)) or NOTHING
+            for kind in learned.received:
+                numbers = [
+                    f"{path.removeprefix(kind.message)[1:]} {_numbers(of)}"
+                    for path, of in learned.numbers.items()
+                    if path.startswith(f"{kind.message}.")
+                ]
+                told = "; ".join(numbers) or _fields(kind)
+                row = name, kind.message, f"{kind.number:,}", f"{kind.size:,}", told, beside
+                rows.append(row)
+            if not learned.received:
+                rows.append((name, NOTHING, "0", "0", "", beside))
+        columns = "provider", "message", "!messages", "!bytes", "numbers in it", "beside messages"
+        print_table(console, columns, rows)
 
 
 def show(learned: Learned, console: Console) -> None:
     """Print everything that was learned."""
-    table = _table("message", "from → to", "fields", "!messages", "!bytes")
-    for kind in learned.kinds.values():
-        way = f"{kind.sender} → {kind.receiver}"
-        table.add_row(kind.message, way, _fields(kind), f"{kind.number:,}", f"{kind.size:,}")
-    console.print(table)
+    rows = [
+        (
+            kind.message,
+            f"{kind.sender} → {kind.receiver}",
+            _fields(kind),
+            f"{kind.number:,}",
+            f"{kind.size:,}",
+        )
+        for kind in learned.kinds.values()
+    ]
+    print_table(console, ("message", "from → to", "fields", "!messages", "!bytes"), rows)
     for path, of in learned.numbers.items():
         say(console, f"{path}: {_numbers(of)}")
-    for (kind, text), number in sorted(learned.beside.items()):
-        say(console, f"{kind}: {text} ({number:,} times)" if number > 1 else f"{kind}: {text}")
+    for (what, text), number in sorted(learned.beside.items()):
+        say(console, f"{what}: {text} ({number:,} times)" if number > 1 else f"{what}: {text}")
     if learned.largest:
         say(console, spell(learned.largest[1]))
     if learned.whole:
@@ -248,11 +261,17 @@ def _numbers(of: Numbers) -> str:
 
 
 def _fields(kind: Kind) -> str:
-    return ", ".join(sorted(kind.fields)) or "none"
+    return ", ".join(sorted(kind.fields)) or NOTHING
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.strip("!"), justify="right" if column[0] == "!" else "left")
-    return table
+def print_table(console: Console, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print a table as wide as it is; an exclamation mark begins a column of numbers."""
+    table = [[name.strip("!") for name in columns], *([*row] for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+    right = [name.startswith("!") for name in columns]
+    for place, row in enumerate(table):
+        cells = [
+            cell.rjust(width) if numbers else cell.ljust(width)
+            for cell, width, numbers in zip(row, widths, right, strict=True)
+        ]
+        say(console, "  ".join(cells).rstrip(), None if place else "bold")

@@ -7,16 +7,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from heapq import merge
+from math import inf
 from typing import Any
 
 from fogveil.recording import DELIVERY, MESSAGES, STATUS
-from testbed.inspecting.recordings import Recordings
+from testbed.inspecting.recordings import Noted, Recordings
 from testbed.traffic import Crossing
 
 HOLD = 2.0
 """Seconds that a crossing waits for its other end before it is shown without."""
 POLL = 0.2
 """Seconds between looks at recordings that grow."""
+SLACK = 0.5
+"""Seconds within which everybody writes down what it noted: so notes come in the order of time."""
 
 Key = tuple[str, str, str, str, str]
 
@@ -30,7 +34,7 @@ class Crossed:
     sent: Crossing | None = None
     received: Crossing | None = None
     awaited: bool = True
-    """Whether both ends are to note it."""
+    """Whether it is shown only when both ends have noted it: messages alone are noted by both."""
 
     @property
     def one(self) -> Crossing:
@@ -107,9 +111,10 @@ class Merger:
         else:
             places = self._places.setdefault(key, [0])
             places[0] += 1
-            crossed = Crossed(places[0], awaited=self._awaited(crossing))
+            both = self._has_two_ends(crossing)
+            crossed = Crossed(places[0], awaited=both and crossing.kind in MESSAGES)
             self._order.append(crossed)
-            if crossed.awaited:
+            if both:
                 self._half.setdefault((key, not sending), deque()).append(crossed)
         if sending:
             crossed.sent = crossing
@@ -117,7 +122,7 @@ class Merger:
             crossed.received = crossing
         self._judge(crossed, crossing)
 
-    def _awaited(self, crossing: Crossing) -> bool:
+    def _has_two_ends(self, crossing: Crossing) -> bool:
         if crossing.kind == DELIVERY:
             return False  # the broker keeps no recording
         ends = {crossing.sender, crossing.receiver}
@@ -171,17 +176,27 @@ def _key(crossing: Crossing) -> Key:
 
 def crossings(recordings: Recordings, merger: Merger, *, follow: bool) -> Iterator[Crossed]:
     """Yield all crossings of a run; where they are followed, until the testbed ends."""
+    later: list[Noted] = []
     while True:
         # Asked before the reading: what was written until the end is read then.
         working = follow and recordings.at_work()
-        found = 0
-        for by, crossing in recordings.new():
-            found += 1
+        until = time.time() - SLACK if working else inf
+        fresh = merge(later, recordings.new(), key=_at)
+        later, taken = [], 0
+        for by, crossing in fresh:
+            if crossing.at > until:
+                later.append((by, crossing))
+                continue
+            taken += 1
             merger.take(by, crossing)
             yield from merger.ready()
-        if not working and not (follow and found):
-            break
-        if not found:
-            yield from merger.ready(time.time())
+        if working:
+            yield from merger.ready(until)
             time.sleep(POLL)
+        elif not (follow and taken):
+            break
     yield from merger.rest(complete=recordings.complete())
+
+
+def _at(noted: Noted) -> float:
+    return noted[1].at

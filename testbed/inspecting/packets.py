@@ -17,7 +17,7 @@ SNAPPED = "packets were cut off when they were captured: capture them whole (-s 
 LINKS = {0: 4, 1: 14, 12: 0, 101: 0, 113: 16, 276: 20}
 """Bytes before the IP header, by the kind of link: BSD loopback, Ethernet, raw, Linux "any"."""
 TCP = 6
-FIN, SYN = 1, 2
+FIN, SYN, RESET = 1, 2, 4
 
 Address = str
 """As gRPC spells it: ipv4:127.0.0.1:4312 or ipv6:%5B::1%5D:4312."""
@@ -69,6 +69,8 @@ class Connection:
     server: Address
     up: Direction
     down: Direction | None = None
+    left: int | None = None
+    """Bytes that the server had said when the client closed its side: it hears no more."""
 
 
 def connections(path: Path, servers: set[Address]) -> list[Connection]:
@@ -84,7 +86,7 @@ def connections(path: Path, servers: set[Address]) -> list[Connection]:
                     latest[ends] = Connection(*ends, Direction(segment.number + 1))
                     found.append(latest[ends])
             elif ends in latest:
-                latest[ends].up.take(segment)
+                _say(latest[ends], segment)
             else:
                 raise InputError(f"{path}: begins after the connection from {segment.source} did")
         elif segment.source in servers and (segment.target, segment.source) in latest:
@@ -94,6 +96,12 @@ def connections(path: Path, servers: set[Address]) -> list[Connection]:
             elif connection.down:
                 connection.down.take(segment)
     return found
+
+
+def _say(connection: Connection, segment: Segment) -> None:
+    connection.up.take(segment)
+    if connection.left is None and segment.flags & (FIN | RESET):
+        connection.left = len(connection.down.content) if connection.down else 0
 
 
 def segments(path: Path) -> Iterator[Segment]:

@@ -83,7 +83,7 @@ class Filter:
 
 
 def methods_of(crossing: Crossing) -> tuple[str, ...]:
-    """Return the ways to name a method: Watch, QueueService, QueueService.Watch, …"""
+    """Return the ways to name a method, as Watch or QueueService.Watch."""
     spelled = crossing.spelled
     separator = "/" if crossing.kind == DELIVERY else "."
     head, _, tail = spelled.partition(separator)
@@ -96,22 +96,26 @@ class Seen:
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.methods: set[str] = set()
+        self.spelled: set[str] = set()
+        """The methods of gRPC, as people write them."""
+        self.first: float | None = None
+        """When the first crossing was."""
 
     def take(self, crossing: Crossing) -> None:
         """Note who it was."""
+        if self.first is None:
+            self.first = crossing.at
         self.names.update((crossing.sender, crossing.receiver, crossing.origin))
         if crossing.kind != DELIVERY:
-            self.methods.add(crossing.spelled)
-        self.methods.update(methods_of(crossing)[1:])
+            self.spelled.add(crossing.spelled)
+        self.methods.update(methods_of(crossing))
 
     def check(self, wanted: Filter) -> None:
         """Refuse names that nobody has."""
         for option, name in wanted.names:
             self.check_name(option, name)
         if wanted.method is not None and wanted.method not in self.methods:
-            known = ", ".join(
-                sorted(name for name in self.methods if "." in name and name[0] != "/")
-            )
+            known = ", ".join(sorted(self.spelled))
             raise InputError(f"--method {wanted.method}: not in this recording, which has {known}")
 
     def check_name(self, option: str, name: str) -> None:
@@ -124,22 +128,20 @@ class Seen:
 class Lines:
     """Prints a crossing a line; columns grow as they must."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._first: float | None = None
-        self._widths = [10, 10, 14, 18, 8, 5]
+    def __init__(self, console: Console, seen: Seen) -> None:
+        self._console, self._seen = console, seen
+        self._widths = [8, 10, 15, 18, 16, 5]
         self.shown = 0
 
     def print(self, crossed: Crossed) -> None:
         """Print one."""
         one = crossed.one
-        if self._first is None:
-            self._first = one.at
+        if not self.shown:
             self._print(
                 ("seconds", "simulated", "from → to", "method", "kind", "bytes"), "fields", "bold"
             )
         cells = (
-            f"{one.at - self._first:.4f}",
+            f"{one.at - (self._seen.first or 0.0):.4f}",
             f"{one.simulated:,.3f}",
             f"{one.sender} → {one.receiver}",
             one.spelled,
@@ -168,15 +170,14 @@ class Lines:
 class JsonLines:
     """Prints a crossing a line, as JSON."""
 
-    def __init__(self) -> None:
-        self._first: float | None = None
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
         self.shown = 0
 
     def print(self, crossed: Crossed) -> None:
         """Print one."""
-        if self._first is None:
-            self._first = crossed.one.at
-        print(json.dumps(plain(crossed, self._first)), flush=True)  # noqa: T201 (what is asked for)
+        line = plain(crossed, self._seen.first or 0.0)
+        print(json.dumps(line), flush=True)  # noqa: T201 (what is asked for)
         self.shown += 1
 
 
@@ -241,7 +242,7 @@ def conclude(verdict: Verdict, console: Console) -> None:
     if verdict.both and not verdict.differing and not verdict.lonely:
         say(
             console,
-            f"recorded at both ends, with the same bytes in the same order: {verdict.both:,} messages",
+            f"recorded at both ends, the same bytes in the same order: {verdict.both:,} messages",
         )
     if verdict.flying:
         say(console, f"on their way when the testbed was stopped: {verdict.flying:,} messages")

@@ -142,6 +142,8 @@ def test_every_identity_at_every_topic_in_every_direction(
     tried = {(row.who, row.deed, row.topic) for row in rows}
     topics = {full(topic) for topics in PUBLISH.values() for topic in topics.split()}
     for who in (*PUBLISH, *IDLE, *STRANGERS):
+        victim = "sources/s-1" if who == "agent/agent" else "agent/agent"
+        assert (who, "displace", victim) in tried
         assert {(who, "subscribe", filter_) for filter_ in (*WIDE, *FOREIGN, *topics)} <= tried
         for deed in ("receive", *PUBLISHING):
             assert {(who, deed, topic) for topic in (*FOREIGN, *topics)} <= tried
