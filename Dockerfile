@@ -34,6 +34,7 @@ RUN pip --python /opt/fogveil/bin/python install \
 # check that asks the participant over a Unix socket within the container.
 FROM python:3.11-slim AS contained
 ENV PATH=/opt/fogveil/bin:$PATH \
+    FOGVEIL_HEALTH=/tmp/health \
     GRPC_ENABLE_FORK_SUPPORT=0 \
     GRPC_VERBOSITY=NONE \
     OMP_NUM_THREADS=1 \

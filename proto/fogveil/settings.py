@@ -37,6 +37,8 @@ class Settings:
     """Whether what crosses gRPC is recorded."""
     user: int | None
     """The user to become, where the launcher may give each participant one of its own."""
+    awaits: list[str]
+    """Who must take connections before the participant begins, as host:port."""
     own: dict[str, Any]
     folder: Path
     """Where the file lies: the participant's own folder."""
@@ -76,6 +78,7 @@ COMMON: dict[str, Any] = {
     "secure": bool,
     "record": bool,
     "user": int | None,
+    "awaits": list,
     "own": dict,
 }
 

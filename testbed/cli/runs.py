@@ -19,6 +19,7 @@ from testbed import tables
 from testbed.cli.shared import (
     Broker,
     Disclosure,
+    Docker,
     Federated,
     Insecure,
     Override,
@@ -66,6 +67,7 @@ def run(
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the records here.")
     ] = None,
     federated: Federated = False,
+    docker: Docker = False,
     broker: Broker = "auto",
     window: Window = None,
     source_processes: SourceProcesses = 1,
@@ -85,6 +87,7 @@ def run(
         speed=speed,
         insecure=insecure,
         record=record,
+        docker=docker,
     )
     with bar("{task.fields[jobs]:,} jobs") as progress_bar:
         task = progress_bar.add_task(f"{chosen.name} under {policy}", total=chosen.horizon, jobs=0)
@@ -96,10 +99,10 @@ def run(
             if "clock" in report:
                 progress(report["clock"]["time"], report["clock"]["decisions"])
 
-        if federated:
+        if federated or docker:
             check_window(plan, policy, policies.find(policy))
             plan = replace(plan, policies=(policy,))
-            (result,) = run_federated(chosen, plan, folder, watch)
+            (result,) = run_federated(chosen, plan, folder, watch, _before)
         else:
             result = run_embedded(chosen, policy, folder, progress)
     _show(result, folder, as_json=as_json)
@@ -121,6 +124,7 @@ def up(
     window: Window = None,
     source_processes: SourceProcesses = 1,
     speed: Speed = None,
+    docker: Docker = False,
     insecure: Insecure = False,
     packets: Annotated[
         Path | None,
@@ -145,6 +149,7 @@ def up(
         speed=speed,
         insecure=insecure,
         record=True,
+        docker=docker,
     )
     check_window(plan, policy, policies.find(policy))
     plan = replace(plan, policies=(policy,))
@@ -160,11 +165,16 @@ def up(
     try:
         capture = capturing(packets, plan.ports) if packets else nullcontext()
         with capture, LiveTable(err, chosen.horizon) as table:
-            (result,) = run_federated(chosen, plan, folder, table.watch)
+            (result,) = run_federated(chosen, plan, folder, table.watch, _before)
     except KeyboardInterrupt:
         say(f"stopped; what each participant recorded is in {folder}/participants", err)
         raise
     _show(result, folder, as_json=as_json)
+
+
+def _before(words: str) -> None:
+    """Say what takes long before anything runs."""
+    say(words, err)
 
 
 def _show(result: dict[str, Any], folder: Path | None, *, as_json: bool) -> None:
