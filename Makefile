@@ -66,6 +66,7 @@ bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine
 	@$(BIN)/python -m benchmarks.training
 	@$(BIN)/python -m benchmarks.secure_totals
+	@$(BIN)/python -m benchmarks.privacy
 
 lint: .venv/.development
 	@$(BIN)/ruff check --quiet

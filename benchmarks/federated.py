@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +23,7 @@ from agent.learning.hyperparameters import Hyperparameters
 from agent.trainee import Trainee
 from benchmarks.federated_bare import Fanout
 from benchmarks.federated_testbed import PLANES, Bed, Stretch
-from benchmarks.training import MEAN_EPSILON, at_paper_length, ours
+from benchmarks.training import MEAN_EPSILON, ours
 from broker import mosquitto
 from fogveil.v1.clock_pb2 import Grant, JoinResponse
 from testbed.federated.launch import ENVIRONMENT
@@ -41,6 +41,8 @@ LOCKSTEP, PIPELINED = 0.5, 10.0
 GROWTH = (5, 10, 25, 50)
 LARGEST_PROVIDER = 80.0
 """MB, the target."""
+Turns = tuple[list[Stretch], list[float]]
+"""What a testbed did, and the rates of what it took turns with."""
 POPULATION, STEPS = 6_000, 2_000
 """The stretch of a training: random decisions, and gradient steps after them."""
 
@@ -49,7 +51,7 @@ POPULATION, STEPS = 6_000, 2_000
 class Length:
     """How long the parts take."""
 
-    seconds: float = 0.8
+    seconds: float = 0.7
     """Of a turn."""
     turns: int = 9
     share: float = 1.0
@@ -73,9 +75,14 @@ def verdict(*, met: bool) -> str:
     return "met" if met else "MISSED"
 
 
-def rates(turns: Sequence[Stretch]) -> float:
+def rate(turns: Sequence[Stretch]) -> float:
     """Return the median rate."""
     return median(turn.rate for turn in turns)
+
+
+def in_words(turns: Sequence[Stretch], limits: Sequence[float]) -> str:
+    """Say how fast testbed and fan-out went."""
+    return f"{rate(turns):,.0f} decisions/s to {median(limits):,.0f} rounds/s"
 
 
 def ratio(turns: Sequence[Stretch], limits: Sequence[float]) -> float:
@@ -86,10 +93,8 @@ def ratio(turns: Sequence[Stretch], limits: Sequence[float]) -> float:
 # --- lockstep ------------------------------------------------------------------------------------
 
 
-def beside_bare(
-    bed: Bed, bare: Fanout, length: Length, turns: int
-) -> tuple[list[Stretch], list[float]]:
-    """Let a testbed and a bare fan-out take turns; return what each did."""
+def beside_bare(bed: Bed, bare: Fanout, length: Length, turns: int) -> Turns:
+    """Let a testbed and a bare fan-out take turns."""
     seen, limits = [], []
     for _ in range(turns):
         seen.append(bed.stretch(length.seconds))
@@ -100,49 +105,48 @@ def beside_bare(
 def lockstep(length: Length) -> dict[str, float] | None:
     """Print the lockstep rates, and what else one testbed shows; return its bytes per decision."""
     world, size = make_world(FOGS), grant_size()
-    best = "mosquitto" if mosquitto.find() else "builtin"
-    print(f"\nlockstep: jsq at level count, {FOGS} Fog providers; the Cloud, a 13th process, is not")
-    print(f"looked at. Beside it the bare fan-out to {FOGS} echo processes, {size} bytes a message")
-    with Bed(world, Plan(policies=("jsq",), window=1, broker=best)) as bed:
-        started = bed.started
+    broker = "mosquitto" if mosquitto.find() else "builtin"
+    plan = Plan(policies=("jsq",), window=1, broker=broker)
+    print(f"\nlockstep: jsq at level count, {FOGS} Fog providers (the Cloud, not looked at, is one")
+    print(
+        f"process more), beside the bare fan-out to {FOGS} echo processes, {size} bytes a message"
+    )
+    with Bed(world, plan) as bed:
         with Fanout(FOGS, size, secure=True) as bare:
-            seen, limits = beside_bare(bed, bare, length, length.turns)
-            share = ratio(seen, limits)
+            turns = beside_bare(bed, bare, length, length.turns)
             crossed = bed.bytes_per_decision(length.seconds)
-            bare.rate(0.1)
-            memory = bed.memory()
-            cpu = cpu_per_decision(seen)
+        share = ratio(*turns)
         mark = verdict(met=share >= LOCKSTEP)
-        print(f"  {share:5.2f} of bare: {rates(seen):,.0f} decisions/s, {median(limits):,.0f} rounds/s")
-        print(f"        (mutual TLS on both, {best}; target {LOCKSTEP:g}: {mark})")
-        if best == "mosquitto":
+        print(f"  {share:5.2f} of bare, {in_words(*turns)}; mutual TLS, {broker}")
+        print(f"        (target {LOCKSTEP:g}: {mark})")
+        memory = bed.memory()
+        if broker == "mosquitto":
             bed.let_go()
-            with Bed(world, Plan(policies=("jsq",), window=1, broker="builtin")) as other:
-                builtin = [
-                    (other.stretch(length.seconds), bed.stretch(length.seconds))
+            with Bed(world, replace(plan, broker="builtin")) as other:
+                pairs = [
+                    (other.stretch(length.seconds), bed.stretch(length.seconds).rate)
                     for _ in range(length.turns)
                 ]
-                memory["broker (built-in)"] = other.memory()["broker"]
-            both = [a.rate / b.rate for a, b in builtin]
-            rate = rates([a for a, _ in builtin])
-            print(f"  {median(both):5.2f} of mosquitto's rate with the built-in broker: {rate:,.0f}")
+                memory["broker, built-in"] = other.memory()["broker"]
+            share = median(turn.rate / beside for turn, beside in pairs)
+            print(f"  {share:5.2f} of mosquitto's rate with the built-in broker")
     with (
-        Bed(world, Plan(policies=("jsq",), window=1, broker=best, secure=False)) as bed,
+        Bed(world, replace(plan, secure=False)) as plain,
         Fanout(FOGS, size, secure=False) as bare,
     ):
-        seen, limits = beside_bare(bed, bare, length, max(3, length.turns // 2))
-    share = ratio(seen, limits)
-    print(f"  {share:5.2f} of bare without TLS on either: {rates(seen):,.0f}, {median(limits):,.0f}")
+        unsafe = beside_bare(plain, bare, length, max(3, length.turns // 2))
+    print(f"  {ratio(*unsafe):5.2f} of bare without TLS on either side, {in_words(*unsafe)}")
 
-    print(f"\nstart-up, from the call until all {FOGS + 4} participants have joined: {started:.1f} s")
-    print(f"{'':18}{'CPU per decision':>18}{'RSS':>9}{'PSS':>9}   (the largest of its kind)")
+    print(f"\nstart-up, from the call until all have joined: {bed.started:.1f} s")
+    print(f"{'lockstep':20}{'CPU per decision':>18}{'RSS':>9}{'PSS':>9}   (of the largest process)")
+    cpu = cpu_per_decision(turns[0])
     for kind, (rss, pss) in memory.items():
         spent = f"{cpu[kind] * 1e6:,.0f} µs" if kind in cpu else ""
-        print(f"  {kind:16}{spent:>18}{rss:>6.0f} MB{pss:>6.0f} MB")
+        print(f"  {kind:18}{spent:>18}{rss:>6.0f} MB{pss:>6.0f} MB")
+    print(f"  {'all':18}{sum(cpu.values()) * 1e6:>15,.0f} µs")
     largest = memory["providers"][0]
-    print(f"  all together {sum(cpu.values()) * 1e3:.1f} ms of CPU per decision")
     mark = verdict(met=largest < LARGEST_PROVIDER)
-    print(f"  a provider has {largest:.0f} MB (target under {LARGEST_PROVIDER:.0f}: {mark})")
+    print(f"  a provider takes {largest:.0f} MB (target: under {LARGEST_PROVIDER:.0f}: {mark})")
     return crossed
 
 
@@ -168,16 +172,14 @@ def pipelined(length: Length, lockstep_bytes: dict[str, float] | None) -> None:
         beds = [stack.enter_context(Bed(world, plan)) for plan in plans]
         for bed in beds:
             bed.hold()
-        turns = [
-            [bed.stretch(length.seconds) for bed in beds] for _ in range(max(3, length.turns - 2))
-        ]
+        turns = [[bed.stretch(length.seconds) for bed in beds] for _ in range(length.turns)]
         many, one, blind = zip(*turns, strict=True)
-        times = ratio(many, [turn.rate for turn in one])
+        limits = [turn.rate for turn in one]
+        times = ratio(many, limits)
         print(f"\npipelined: PARL (untrained) at level total, {WINDOW} decisions per window")
-        print(f"  {times:5.1f} times lockstep: {rates(many):,.0f} and {rates(one):,.0f} decisions/s")
+        print(f"  {times:5.1f} times its lockstep rate: {rate(many):,.0f} and {rate(one):,.0f}")
         print(f"        (target {PIPELINED:g}: {verdict(met=times >= PIPELINED)})")
-        times = ratio(blind, [turn.rate for turn in one])
-        print(f"  {times:5.1f} times the same with round-robin, blind: {rates(blind):,.0f} decisions/s")
+        print(f"  {ratio(blind, limits):5.1f} times that: round-robin, blind, {rate(blind):,.0f}")
         crossed = beds[0].bytes_per_decision(length.seconds)
         places = beds[0].nodes()
     windows = [places[at : at + WINDOW] for at in range(0, len(places) - WINDOW, WINDOW)]
@@ -188,43 +190,38 @@ def pipelined(length: Length, lockstep_bytes: dict[str, float] | None) -> None:
     messages = lockstep_messages(), pipelined_messages(addressed)
     for plane in PLANES:
         cells = [
-            f"{counted[plane]:>12.2f}{told[plane]:>9,.0f} B" if told else f"{counted[plane]:>12.2f}"
+            f"{counted[plane]:>12.2f}" + (f"{told[plane]:>9,.0f} B" if told else "")
             for counted, told in zip(messages, (lockstep_bytes, crossed), strict=True)
         ]
         carrier = "MQTT" if plane == "workload" else "gRPC"
         print(f"  {plane + ' ' + carrier:16}{cells[0]:>24}{cells[1]:>26}")
-    print("  messages: from the protocol and the windows; of MQTT those published, each relayed once")
-    print("  bytes: of the kernel (`ss -ti`), at the serving ends, in and out, with all framing and TLS")
+    print("  messages: as the protocol has it, of MQTT those published (each is relayed once)")
+    print("  bytes: the kernel's (`ss -ti`) at the serving ends, in and out, all framing included")
 
 
-def per_flush() -> dict[str, float]:
-    """Return the messages in which sources publish and providers send results, per decision."""
-    sources = 1 / LARGEST_WINDOW
-    return {
-        "boundary": 0.0,
-        "workload": sources + (FOGS + 1) / FLUSH_EVERY,
-        "time": 2 * sources + (FOGS + 1) / FLUSH_EVERY,
-    }
+def seldom_messages() -> dict[str, float]:
+    """Return those of sources, and of flushes, in which providers send results and are done."""
+    sources, flushes = 1 / LARGEST_WINDOW, 1 / FLUSH_EVERY
+    done = (FOGS + 1) * flushes
+    return {"boundary": 0.0, "workload": sources + done, "time": 2 * sources + done}
 
 
 def lockstep_messages() -> dict[str, float]:
-    """Each window: a grant and a count of every Fog provider; the agent's grant, done, placement."""
-    seldom = per_flush()
-    return {
-        "boundary": FOGS,
-        "workload": 1 + FOGS / FLUSH_EVERY + seldom["workload"],
-        "time": FOGS + 2 + 1 / FLUSH_EVERY + seldom["time"],
-    }
+    """A window is a grant and a count of each provider, the agent's grant, done and placement."""
+    messages = seldom_messages()
+    messages["boundary"] += FOGS
+    messages["workload"] += 1 + FOGS / FLUSH_EVERY
+    messages["time"] += FOGS + 2 + 1 / FLUSH_EVERY
+    return messages
 
 
 def pipelined_messages(addressed: float) -> dict[str, float]:
-    """Each window: the same with the Cloud, to which all send aggregates, and several placements."""
-    seldom = per_flush()
-    return {
-        "boundary": (FOGS + 1) / WINDOW,
-        "workload": (addressed + FOGS) / WINDOW + seldom["workload"],
-        "time": (FOGS + 1 + 2) / WINDOW + seldom["time"],
-    }
+    """A window has the Cloud as well, to which all send aggregates, and placements to several."""
+    messages = seldom_messages()
+    messages["boundary"] += (FOGS + 1) / WINDOW
+    messages["workload"] += (addressed + FOGS) / WINDOW
+    messages["time"] += (FOGS + 1 + 2) / WINDOW
+    return messages
 
 
 # --- growth and training -------------------------------------------------------------------------
@@ -240,9 +237,8 @@ def growth(length: Length) -> None:
             Fanout(fogs, grant_size(), secure=True) as bare,
         ):
             seen, limits = beside_bare(bed, bare, length, max(3, length.turns // 2))
-        share = ratio(seen, limits)
-        row = f"{share:>10.2f}{rates(seen):>14,.0f}{median(limits):>12,.0f}{bed.started:>10.1f} s"
-        print(f"  {fogs:<10}{row}")
+        row = f"{ratio(seen, limits):>10.2f}{rate(seen):>14,.0f}{median(limits):>12,.0f}"
+        print(f"  {fogs:<10}{row}{bed.started:>10.1f} s")
 
 
 def training(length: Length) -> None:
@@ -269,18 +265,17 @@ def training(length: Length) -> None:
     for phase in ("buffer population", "training"):
         (begin, first), (end, last) = points[phase][0], points[phase][-1]
         costs.append((end - begin) / (last - first))
-    hours = (
-        costs[0] * table.population_decisions + costs[1] * table.training_decisions
-    ) / 3600
-    embedded = ours()
-    embedded_hours = at_paper_length(embedded) / 3600
-    print("\ntraining PARL, windows of 4 decisions (from one gradient step to the next), 10 Fog nodes")
-    print(f"{'':14}{'random':>12}{'training':>12}   decisions/s{'paper length':>18}")
-    print(f"  {'federated':12}{1 / costs[0]:>12,.0f}{1 / costs[1]:>12,.0f}{hours:>30.1f} h")
-    rate = table.train_period / embedded[1]
-    print(f"  {'embedded':12}{1 / embedded[0]:>12,.0f}{rate:>12,.0f}{embedded_hours:>30.2f} h")
-    length_ = f"{table.population_decisions:,} + {table.training_decisions:,} decisions"
-    print(f"  (extrapolated to {length_}; embedded in CPU seconds)")
+    random, step = ours()
+    rows = {"federated": costs, "embedded": [random, step / table.train_period]}
+    lengths = table.population_decisions, table.training_decisions
+    print(
+        "\ntraining PARL, 10 Fog nodes, federated with windows of 4: from one gradient step to the"
+    )
+    print("next. Decisions/s while the buffer is filled and in training, and at the paper's length")
+    for mode, (first, second) in rows.items():
+        hours = (first * lengths[0] + second * lengths[1]) / 3600
+        print(f"  {mode:12}{1 / first:>10,.0f}{1 / second:>10,.0f}{hours:>10.2f} h")
+    print(f"  ({lengths[0]:,} and {lengths[1]:,} decisions, extrapolated; embedded in CPU time)")
 
 
 def main() -> None:

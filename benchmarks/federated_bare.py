@@ -93,7 +93,7 @@ class Fanout:
 class _Echo(grpc.GenericRpcHandler):
     def service(self, handler_call_details: Any) -> Any:
         del handler_call_details
-        return grpc.stream_stream_rpc_method_handler(self._run)  # type: ignore[arg-type]
+        return grpc.stream_stream_rpc_method_handler(self._run)
 
     async def _run(self, _requests: Any, context: Any) -> None:
         await context.send_initial_metadata(())
@@ -136,7 +136,7 @@ async def _rounds(folder: str, message: bytes, ports: list[str]) -> None:
     Of five ways to write the loop this is the fastest: a task for each direction of each stream.
     """
     loop = asyncio.get_running_loop()
-    calls = [_channel(folder, port).stream_stream(METHOD)() for port in ports]
+    calls: list[Any] = [_channel(folder, port).stream_stream(METHOD)() for port in ports]
     for call in calls:
         await call.initial_metadata()
     wanted = [asyncio.Event() for _ in calls]

@@ -15,6 +15,8 @@ log = logging.getLogger("fogveil")
 
 PATIENCE = 30.0
 """Seconds to wait for what was announced; a broken connection is noticed much sooner."""
+BEFORE_ALL = -1
+"""The episode in which nothing is taken."""
 MOST_EARLY = 1024
 """Messages that are kept until those before them come."""
 MOST_IN_ONE = 16384
@@ -35,7 +37,7 @@ class Sequence:
 
     def __init__(self, sender: str) -> None:
         self.sender = sender
-        self.begin(0)
+        self.begin(BEFORE_ALL)
 
     def begin(self, episode: int) -> None:
         """Expect the first message of an episode."""
@@ -65,6 +67,8 @@ class Sequence:
         return due
 
     def _fault(self, episode: int, sequence: int) -> str | None:
+        if self._episode == BEFORE_ALL:
+            return "no episode has begun"
         if episode != self._episode:
             return f"this is episode {self._episode}"
         if sequence < self._next or sequence in self._early:

@@ -21,7 +21,7 @@ from testbed.inspecting.showing import Filter, JsonLines, Lines, Seen, conclude
 def inspect(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN]", help="A recorded run's folder, or one participant's."),
+        typer.Argument(metavar="RUN", help="A recorded run's folder, or one participant's."),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="The testbed at work, the newest one; follows it.")

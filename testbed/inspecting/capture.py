@@ -104,7 +104,7 @@ def _reason(said: bytes) -> str:
     lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
     words = [line for line in lines if not line.startswith("Capturing on")]
     reason = words[0].removeprefix(f"{PROGRAM}: ") if words else "it said nothing"
-    if os.geteuid() != 0 and "permission" in reason.lower():
+    if "permission to capture" in reason:
         return "this takes root, or the right to capture (on Debian: the group wireshark)"
     return reason
 

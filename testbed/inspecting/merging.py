@@ -76,8 +76,8 @@ class Verdict:
     differing: list[Crossed] = field(default_factory=list)
     lonely: list[Crossed] = field(default_factory=list)
     """Messages that one end has not noted, although it should have."""
-    flying: int = 0
-    """Messages that were on their way when the testbed was stopped."""
+    unfinished: int = 0
+    """Messages that one end had not noted, or not written down, when the testbed was stopped."""
     unexplained: list[Crossed] = field(default_factory=list)
     """Messages with bytes that no field of the protocol explains."""
 
@@ -98,11 +98,13 @@ class Merger:
         """Crossings by whether it is their sender's note that is still missing."""
         self._order: deque[Crossed] = deque()
         self._latest = 0.0
+        self._last: dict[str, float] = {}
+        """When each participant noted something for the last time."""
         self.verdict = Verdict()
 
     def take(self, by: str, crossing: Crossing) -> None:
         """Add a note."""
-        self._latest = crossing.at
+        self._latest = self._last[by] = crossing.at
         sending = by == crossing.sender
         key = _key(crossing)
         waiting = self._half.get((key, sending))
@@ -157,10 +159,12 @@ class Merger:
         for (key, sender_missing), halves in self._half.items():
             if key[3] not in MESSAGES:
                 continue  # what goes beside messages is made by gRPC itself at one end
-            if complete or sender_missing:
-                self.verdict.lonely += halves
-            else:
-                self.verdict.flying += len(halves)
+            for half in halves:
+                cut_off = not sender_missing or half.one.at >= self._last.get(half.one.sender, 0.0)
+                if cut_off and not complete:
+                    self.verdict.unfinished += 1
+                else:
+                    self.verdict.lonely.append(half)
 
 
 def _key(crossing: Crossing) -> Key:

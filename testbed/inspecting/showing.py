@@ -244,15 +244,16 @@ def conclude(verdict: Verdict, console: Console) -> None:
             console,
             f"recorded at both ends, the same bytes in the same order: {verdict.both:,} messages",
         )
-    if verdict.flying:
-        say(console, f"on their way when the testbed was stopped: {verdict.flying:,} messages")
+    if verdict.unfinished:
+        say(console, f"messages that the end of the testbed cut off: {verdict.unfinished:,}")
     for faults, title in (
         (verdict.differing, "RECORDED DIFFERENTLY AT BOTH ENDS"),
         (verdict.lonely, "RECORDED AT ONE END ONLY"),
         (verdict.unexplained, "NOT EXPLAINED BY THE PROTOCOL"),
     ):
         if faults:
-            say(console, f"{title}: {len(faults):,} messages", "bold red")
+            many = "messages" if len(faults) > 1 else "message"
+            say(console, f"{title}: {len(faults):,} {many}", "bold red")
         for crossed in faults[:SOME]:
             reason = crossed.differs or crossed.one.unexplained
             say(console, f"  {crossed}{': ' if reason else ''}{reason}", "red")

@@ -13,8 +13,11 @@ from types import SimpleNamespace
 import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from support import ROOT, SCENARIOS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import ROOT, SCENARIOS, Kept
 
+import agent.policies as policies
 from broker.access import Access
 from broker.topics import Topics
 from fogveil.disclosure import Level
@@ -380,26 +383,24 @@ def test_planted_secrets_are_permuted_and_distinct():
     assert times == pytest.approx(planted, rel=0.01)
 
 
-@pytest.mark.parametrize("count", ["waiting", "in_system"])
-@pytest.mark.parametrize("seed", range(5))
-def test_twins_differ_in_secrets_and_in_nothing_that_an_agent_sees(tmp_path, count, seed):
-    class Watcher:
-        def __init__(self):
-            self.rows = []
-
-        def take(self, rows, counts):
-            self.rows.append((rows[:, [0, 3, 4, 5]].tolist(), counts.tolist()))
-
-    import agent.policies as policies
-
-    seen = []
-    for which, speeds in enumerate(twin_speeds(seed)):
-        ram = [float(which * 100 + number + 1) for number in range(3)]
-        world = build_world(twin(tmp_path, speeds, ram, count))
-        watcher = Watcher()
-        simulate(world, policies.load("jsq", world.agent), [watcher])
-        seen.append(watcher.rows)
-    assert seen[0] == seen[1]
-    assert len({tuple(row) for row in seen[0][0][1]}) > 4
+@settings(max_examples=30, deadline=None)
+@given(
+    count=st.sampled_from(["waiting", "in_system"]),
+    seed=st.integers(0, 2**32),
+    ram=st.lists(st.floats(1, 1e12), min_size=6, max_size=6),
+)
+def test_twins_differ_in_secrets_and_in_nothing_that_an_agent_sees(
+    tmp_path_factory, count, seed, ram
+):
+    folder = tmp_path_factory.mktemp("twin")
     one, other = twin_speeds(seed)
     assert all(max(a / b, b / a) >= 2 for a, b in zip(one, other, strict=True))
+    seen = []
+    for speeds, memory in ((one, ram[:3]), (other, ram[3:])):
+        world = build_world(twin(folder, speeds, memory, count))
+        kept = Kept()
+        simulate(world, policies.load("jsq", world.agent), [kept])
+        placed = [kept.table[name].tolist() for name in ("job", "node", "emitted", "arrived")]
+        seen.append((placed, kept.observed.tolist()))
+    assert seen[0] == seen[1]
+    assert len({tuple(row) for row in seen[0][1]}) > 4

@@ -81,7 +81,7 @@ class Watched:
             testbed.release()
             testbed.wait()
         assert follower.wait(timeout=60) == 0
-        self.followed = [json.loads(line) for line in (place / "followed").open()]
+        self.followed = [*map(json.loads, (place / "followed").read_text().splitlines())]
         self.listed = listed(self.folder)
 
     def _audit(self, testbed):
@@ -111,7 +111,7 @@ class Captured:
 
     def __init__(self, place):
         self.folder, self.packets = place / "plain", place / "all.pcapng"
-        words = ("scenarios/tiny.toml", "--policy", "jsq", "--horizon", HORIZON, "--speed", 150)
+        words = ("scenarios/tiny.toml", "--policy", "jsq", "--horizon", HORIZON, "--speed", 100)
         words += ("--out", self.folder, "--insecure", "--packets", self.packets)
         up = subprocess.Popen(
             [PROGRAMS / "fogveil", "up", *map(str, words)],
@@ -120,10 +120,11 @@ class Captured:
             stderr=subprocess.PIPE,
             text=True,
         )
-        config = self.folder / "participants" / "agent" / "config.json"
-        while not config.exists() and up.poll() is None:
+        log = self.folder / "testbed.log"
+        while not (log.exists() and "started agent" in log.read_text()):
+            assert up.poll() is None, up.communicate()
             time.sleep(0.05)
-        time.sleep(0.5)
+        config = self.folder / "participants" / "agent" / "config.json"
         address = json.loads(config.read_text())["own"]["providers"]["fog-3"]
         with grpc.insecure_channel(address) as channel:
             reflect = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -349,7 +350,7 @@ def test_a_recording_that_was_changed_at_one_end_is_noticed(copy):
     change(copy, "agent", number(5, lambda line: {**line, "bytes": "0a0107"}))
     code, text = inspect(copy, "--limit", 1)
     assert code == 1
-    assert "RECORDED DIFFERENTLY AT BOTH ENDS: 1 messages" in text
+    assert "RECORDED DIFFERENTLY AT BOTH ENDS: 1 message" in text
     assert "fog-3 → agent QueueService.Watch response number 6: fog-3 noted 0a010" in text
     assert "agent noted 0a0107" in text
     code, text = inspect(copy, "--about", "fog-3")
@@ -362,7 +363,20 @@ def test_a_message_that_one_end_left_out_is_noticed(copy, end):
     change(copy, end, number(20, lambda line: None))
     code, text = inspect(copy, "--limit", 1)
     assert code == 1
-    assert "RECORDED AT ONE END ONLY: 1 messages" in text
+    assert "RECORDED AT ONE END ONLY: 1 message" in text
+
+
+def test_a_participant_that_was_killed_is_no_fault(copy):
+    (copy / "run.json").unlink()
+    path = copy / "participants" / "fog-3" / "traffic.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-9]) + lines[-9][:40])
+    code, text = inspect(copy, "--limit", 1)
+    assert code == 0
+    assert "messages that the end of the testbed cut off: " in text
+    path.write_text("".join(lines[:-9]))
+    change(copy, "fog-3", number(5, lambda line: {**line, "bytes": "0a0107"}))
+    assert inspect(copy, "--limit", 1)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -380,7 +394,7 @@ def test_bytes_that_no_field_explains_are_noticed(copy, payload, words):
     code, text = inspect(copy, "--from", "fog-3", "--method", "Watch")
     assert code == 1
     assert f"    NOT EXPLAINED BY THE PROTOCOL: {words}" in text
-    assert "NOT EXPLAINED BY THE PROTOCOL: 1 messages" in text
+    assert "NOT EXPLAINED BY THE PROTOCOL: 1 message" in text
 
 
 def test_an_unknown_field_deep_inside_is_noticed(copy):
@@ -491,6 +505,10 @@ def test_packets_are_captured_in_plain_text_and_with_rights_only(monkeypatch, tm
         capture.capturing(tmp_path / "no" / "folder.pcapng", (20000,)),
     ):
         pass
+    said = (
+        b"Capturing on 'lo'\ndumpcap: You do not have permission to capture on device \"lo\".\n(so"
+    )
+    assert capture._reason(said).startswith("this takes root, or the right to capture")
     monkeypatch.setattr(capture, "PROGRAM", "dumpcap-that-is-not-there")
     with (
         pytest.raises(SurroundingsError, match="apt install tshark"),
