@@ -14,6 +14,8 @@ from fogveil import __version__
 from fogveil.errors import FogveilError
 from testbed.cli.auditing import audit
 from testbed.cli.comparing import compare, evaluate, figures
+from testbed.cli.containers import app as docker_app
+from testbed.cli.containers import down
 from testbed.cli.inspecting import inspect
 from testbed.cli.looking import list_policies, show
 from testbed.cli.runs import run, up
@@ -33,6 +35,7 @@ providers disclose: nothing, the total of queued jobs, each node's count, or eve
   fogveil run scenarios/tiny.toml --policy jsq      one run, seconds
   fogveil run scenarios/tiny.toml --policy jsq --federated    the same run, a process each
   fogveil up scenarios/paper.toml --policy veil     the testbed at work, to watch
+  fogveil up scenarios/tiny.toml --policy veil --docker    the same, a container each
   fogveil inspect --live                            every message that crosses while it is
   fogveil compare scenarios/paper.toml --policies jsq,ci-setr,setr --seeds 5
   fogveil train scenarios/tiny.toml --agent parl --out runs/parl     the paper's agent
@@ -46,12 +49,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (run, up, compare, train, evaluate, figures, audit, inspect):
+for command in (run, up, down, compare, train, evaluate, figures, audit, inspect):
     app.command()(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="Look at a scenario.", no_args_is_help=True)
 scenario_app.command()(show)
 app.add_typer(scenario_app, name="scenario")
+app.add_typer(docker_app, name="docker")
 
 
 @app.callback(invoke_without_command=True)

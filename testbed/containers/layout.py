@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from urllib.parse import quote
 
 from fogveil.errors import InputError
 from fogveil.identity import AGENT, BROKER, CLOCK
@@ -83,6 +84,16 @@ class Layout(Site):
         """Return a participant's name as a host."""
         return self._services[name]
 
+    @staticmethod
+    def folder(name: str) -> str:
+        """Return what a participant's folder is called."""
+        return quote(name, safe="")
+
+    @staticmethod
+    def slug(name: str) -> str:
+        """Return a name as hosts and projects may have it."""
+        return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "node"
+
     def of(self, name: str) -> list[Network]:
         """Return the networks that somebody is on, its own first."""
         return [network for network in self.networks if name in network.members]
@@ -125,6 +136,6 @@ def _services(names: tuple[str, ...]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for number, name in enumerate(names, 1):
-        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "node"
+        plain = Layout.slug(name)
         found[name] = plain if plain not in found.values() else f"{plain}-{number}"
     return found

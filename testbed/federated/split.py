@@ -149,10 +149,10 @@ class Split:
     ) -> None:
         self._world, self._plan, self._folder = world, plan, folder
         self.seats = seats(world, plan.source_processes)
-        self._site = site or local_site(plan, self.seats)
+        self.site = site or local_site(plan, self.seats)
         self._common: dict[str, Any] = {
             "run": run,
-            "lifeline": self._site.lifeline,
+            "lifeline": self.site.lifeline,
             "secure": plan.secure,
             "record": plan.record,
         }
@@ -184,8 +184,8 @@ class Split:
             broker=self.broker,
             own_broker=self.own_broker,
             own=own,
-            user=user if self._site.becomes_user else None,
-            awaits=self._site.awaits(name),
+            user=user if self.site.becomes_user else None,
+            awaits=self.site.awaits(name),
             **self._common,
         )
         self.hand_over(name)
@@ -209,7 +209,7 @@ class Split:
         plan, seats = self._plan, self.seats
         return self._write(
             CLOCK,
-            self._site.listen(CLOCK),
+            self.site.listen(CLOCK),
             sources=seats.sources,
             fogs=seats.fogs,
             cloud=seats.cloud,
@@ -233,7 +233,7 @@ class Split:
             total=total,
             owners=[owner[cluster] for cluster in range(len(owner))],
             fogs=list(self.seats.fogs) if name == self.seats.cloud else [],
-            listen=self._site.listen(name),
+            listen=self.site.listen(name),
         )
 
     def sources(self, name: str, clock: str) -> Path:
