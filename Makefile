@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo results test test-slow bench lint format protocol mosquitto tshark clean
+.PHONY: demo results test test-slow bench bench-docker lint format protocol mosquitto tshark clean
 
 # Installation is quiet, done once, and done again when what is pinned changes.
 .venv/.runtime: pyproject.toml constraints.txt
@@ -61,6 +61,9 @@ test: lint mosquitto tshark
 
 test-slow: .venv/.development mosquitto
 	@$(BIN)/pytest -n auto -m slow
+
+bench-docker: .venv/.development mosquitto
+	@$(BIN)/python -m benchmarks.containers
 
 bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine

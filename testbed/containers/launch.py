@@ -20,7 +20,7 @@ from docker.errors import DockerException
 from broker.access import Access, Guard, Participants
 from broker.address import SCHEMES, Address
 from broker.mosquitto import CONFIGURATION, PLUGIN, write_files
-from broker.starting import ACCESS
+from broker.starting import ACCESS, LOG
 from fogveil.errors import InputError
 from fogveil.identity import BROKER, CLOCK, Credentials, Identity
 from testbed.containers.engine import (
@@ -166,6 +166,13 @@ class ContainerTestbed(Testbed):
             super()._take(participant, CHANNELS[stream], rest[FRAME.size : FRAME.size + size])
             rest = rest[FRAME.size + size :]
         self._frames[participant.name] = rest
+
+    def _heard(self, participant: Participant, channel: str, line: str) -> None:
+        if participant.name == BROKER:  # who connects when, as a broker on this machine logs it
+            with (self.split.folder_of(BROKER) / LOG).open("a", encoding="utf-8") as log:
+                log.write(f"{line}\n")
+            return
+        super()._heard(participant, channel, line)
 
     def _hung_up(self, participant: Participant) -> None:
         assert isinstance(participant.process, Contained)
