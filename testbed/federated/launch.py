@@ -337,8 +337,11 @@ class Testbed:
             return InputError(f"{refused.name}: {refused.sentence}")
         if clock.process.returncode == SurroundingsError.exit_code:
             return SurroundingsError(clock.sentence + self._reason(clock.sentence))
-        if noticed := by_code.get(SurroundingsError.exit_code):
-            return SurroundingsError(noticed.sentence)
+        told = [p.sentence for p in ended if p.process.returncode == SurroundingsError.exit_code]
+        if told:
+            # The clock is gone, or it would have said who is lost: others left after it.
+            about_it = [sentence for sentence in told if sentence.startswith("the clock was lost")]
+            return SurroundingsError((about_it or told)[0])
         if not ended:
             return SurroundingsError("the run was over before it began")
         first = ended[0]
