@@ -58,7 +58,7 @@ def show_sizes(say: Callable[[str], None]) -> None:
 def main() -> None:
     """Measure and print."""
     sys.path.insert(0, str(Path("tests/docker").absolute()))
-    from docker_engine import engine
+    from docker_engine import engine  # type: ignore[import-not-found]
 
     with engine() as found:
         os.environ.update(found)

@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import sys
-from pathlib import Path
+from contextlib import suppress
 
 PLACE = "FOGVEIL_HEALTH"
 """The variable that names the socket; where it is not set nobody answers."""
@@ -20,7 +20,8 @@ PATIENCE = 2.0
 
 async def answer(place: str) -> None:
     """Answer whoever asks, until cancelled."""
-    Path(place).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        os.unlink(place)  # noqa: PTH108 (a path object's would be taken for slow)
     server = await asyncio.start_unix_server(_say, place)
     try:
         await asyncio.get_running_loop().create_future()

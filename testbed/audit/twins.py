@@ -92,9 +92,7 @@ def agent_view(folder: Path, run: str) -> dict[str, list[str]]:
 
 def run_twin(scenario: Scenario, folder: Path, audited: Plan) -> tuple[dict[str, list[str]], Path]:
     """Run one twin and return what its agent saw."""
-    plan = Plan(
-        policies=("jsq",), broker=audited.broker, record=True, contained=audited.contained
-    )
+    plan = Plan(policies=("jsq",), broker=audited.broker, record=True, contained=audited.contained)
     with bring_up(build_world(scenario), plan, folder) as testbed:
         testbed.wait()
     return agent_view(folder, testbed.run), folder

@@ -20,7 +20,7 @@ from testbed.federated.split import Plan, Split, check
 from testbed.scenario import Scenario
 from testbed.world import build_world
 
-SECRET = "identity"
+KEYS = "identity"
 """Not taken out of a volume: keys are of no use once a run is over."""
 
 
@@ -34,7 +34,7 @@ def prepare(scenario: Scenario, plan: Plan, block: IPv4Network, folder: Path) ->
     assert isinstance(layout, Layout)
     for name in layout.members:
         _empty(split.folder_of(name))
-    own = split.identify(BROKER, BROKER, split.folder_of(BROKER) / SECRET)
+    own = split.identify(BROKER, BROKER, split.folder_of(BROKER) / KEYS)
     participants = Participants(run, seats.sources, seats.fogs, seats.cloud)
     _, _, broker = prepare_broker(
         plan.broker, split.folder_of(BROKER), layout, participants if own else None
@@ -60,7 +60,7 @@ def evaluate(scenario: Scenario, plan: Plan, folder: Path, out: Path) -> dict[st
     (result,) = conclude(world, plan, split, "mosquitto", out, (wall, {"cpu_seconds": None}))
     target = out / "participants"
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(folder, target, ignore=shutil.ignore_patterns(SECRET))
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns(KEYS))
     owner = out.stat()
     for path in out.rglob("*"):
         if path.name != ".gitignore":

@@ -71,9 +71,7 @@ def try_from(testbed: ContainerTestbed, name: str) -> Tried:
     got = json.loads(process.execute(["python", "-c", PROBE, given]))
     allowed = promised(testbed, name)
     reached = {(host, port) for host, port in got["reached"]}
-    owner = {
-        network.address(other): other for other in others for network in layout.of(other)
-    }
+    owner = {network.address(other): other for other in others for network in layout.of(other)}
     faults = [
         f"{name} reaches {owner[host]} at {host}:{port}" for host, port in sorted(reached - allowed)
     ]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 from random import Random
@@ -29,8 +28,14 @@ SOURCE_LABEL = "org.fogveil.source"
 PROVIDER, TESTBED, MOSQUITTO = "fogveil-provider", "fogveil-testbed", "eclipse-mosquitto:2"
 """The images: ours by the stage of the Dockerfile that makes them, and the public broker."""
 ROOT = Path(testbed.__file__).parent.parent
-MADE_OF = ("Dockerfile", "constraints.txt", "pyproject.toml")
-PACKAGES = ("agent", "broker", "proto/fogveil", "provider_node", "testbed")
+MADE_OF = {
+    PROVIDER: ("Dockerfile", "constraints.txt", "broker", "proto/fogveil", "provider_node"),
+    TESTBED: (
+        *("Dockerfile", "constraints.txt", "pyproject.toml"),
+        *("agent", "broker", "proto/fogveil", "provider_node", "testbed"),
+    ),
+}
+"""Files and folders of the checkout; who changes one of them gets a new image."""
 INSIDE = "/participant"
 """Where a participant's folder is in its container."""
 BLOCKS = IPv4Network("10.208.0.0/12")
@@ -67,7 +72,7 @@ class Engine:
 
     def provide(self, image: str, say: Callable[[str], None]) -> None:
         """Build an image of ours unless it is there and of this very source."""
-        source = source_digest()
+        source = source_digest(image)
         try:
             labels = self.api.inspect_image(image)["Config"]["Labels"] or {}
         except NotFound:
@@ -132,12 +137,13 @@ class Engine:
         taken = list(_routes())
         for network in self.api.networks():
             for config in (network.get("IPAM") or {}).get("Config") or ():
-                if "Subnet" in config:
-                    taken.append(ip_network(config["Subnet"], strict=False))
+                subnet = ip_network(config.get("Subnet", "0.0.0.0/32"), strict=False)
+                if isinstance(subnet, IPv4Network):
+                    taken.append(subnet)
         free = [
             block
             for block in BLOCKS.subnets(new_prefix=BLOCK_PREFIX)
-            if not any(block.overlaps(other) for other in taken if other.version == block.version)
+            if not any(map(block.overlaps, taken))
         ]
         if not free:
             raise SurroundingsError(f"all of {BLOCKS} is in use: run `fogveil down`")
@@ -253,10 +259,8 @@ class Contained:
 
     def send_signal(self, sig: int, /) -> None:
         """Send it a signal, if it still runs."""
-        try:
+        with suppress(APIError):  # it is paused, has ended, or somebody has removed it
             self._api.kill(self.made, signal=int(sig))
-        except APIError:
-            pass  # it is paused, has ended, or somebody has removed it
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -264,10 +268,8 @@ class Contained:
 
     def kill(self) -> None:
         """Make it end, even if somebody has paused it."""
-        try:
+        with suppress(APIError):
             self._api.unpause(self.made)
-        except APIError:
-            pass
         self.send_signal(9)
 
     def facts(self) -> list[str]:
@@ -302,7 +304,7 @@ def told(what: str) -> Iterator[None]:
         yield
     except APIError as error:
         raise SurroundingsError(f"{what}: {error.explanation or error}") from error
-    except (DockerException, requests.exceptions.RequestException, socket.error) as error:
+    except (DockerException, requests.exceptions.RequestException, OSError) as error:
         raise SurroundingsError(
             f"{what}: is the engine running, and may you use it? ({_reason(error)})"
         ) from error
@@ -314,13 +316,14 @@ def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def source_digest() -> str | None:
-    """Return what tells one state of our source from another; None where there is no source."""
+def source_digest(image: str) -> str | None:
+    """Return what tells one state of an image's source from another; None without a source."""
     if not (ROOT / "Dockerfile").is_file():
         return None
-    paths = [ROOT / name for name in MADE_OF]
-    for package in PACKAGES:
-        paths += (path for path in (ROOT / package).rglob("*") if path.is_file())
+    paths: list[Path] = []
+    for name in MADE_OF[image]:
+        place = ROOT / name
+        paths += [place] if place.is_file() else filter(Path.is_file, place.rglob("*"))
     digest = hashlib.sha256()
     for path in sorted(paths):
         if "__pycache__" not in path.parts:
@@ -366,10 +369,8 @@ def remove_run(api: Any, run: str) -> None:
 
 
 def _remove_container(api: Any, made: str) -> None:
-    try:
+    with suppress(APIError):  # most often it is not paused
         api.unpause(made)
-    except APIError:
-        pass
     api.remove_container(made, force=True, v=True)
 
 

@@ -58,7 +58,7 @@ class Layout(Site):
         self.seats, self.block, self.lifeline = seats, block, lifeline
         self.providers = (*seats.fogs, seats.cloud)
         self._services = _services((BROKER, CLOCK, *seats.sources, *self.providers, AGENT))
-        wanted = [
+        wanted: list[tuple[str, tuple[str, ...]]] = [
             (f"boundary-{self.service(name)}", (name, AGENT)) for name in self.providers
         ]
         wanted += [

@@ -96,7 +96,7 @@ def _own_engine() -> Iterator[dict[str, str]]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=_die_with_us,
+            preexec_fn=_die_with_us,  # noqa: PLW1509 (no threads yet)
         )
         try:
             _wait(process, environment)

@@ -93,5 +93,3 @@ def test_the_audit_passes_and_its_process_line_is_a_pass(client, built, tmp_path
     assert "from inside the agent's container" in process["evidence"]
     verdicts = {f["verdict"] for f in found.values()}
     assert verdicts <= {"PASS", "MEASURED"}
-
-
