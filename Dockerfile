@@ -44,7 +44,7 @@ RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin 
     && install --directory --owner fogveil --group fogveil --mode 700 /participant
 WORKDIR /participant
 USER fogveil
-HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=2 \
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=2 \
     CMD ["python", "-m", "fogveil.health"]
 LABEL org.opencontainers.image.title="fogveil" \
       org.opencontainers.image.description="A federated testbed of private fog providers" \

@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,11 @@ class Settings:
     """Whether what crosses gRPC is recorded."""
     user: int | None
     """The user to become, where the launcher may give each participant one of its own."""
-    awaits: list[str]
-    """Who must take connections before the participant begins, as host:port."""
     own: dict[str, Any]
     folder: Path
     """Where the file lies: the participant's own folder."""
+    awaits: list[str] = field(default_factory=list)
+    """Who must take connections before the participant begins, as host:port."""
 
     @property
     def credentials(self) -> Credentials | None:

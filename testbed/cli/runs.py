@@ -134,7 +134,7 @@ def up(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the federated testbed up and watch it: a process for each participant.
+    """Bring the federated testbed up and watch it: a process or container for each participant.
 
     Every participant gets a folder below DIR/participants with its own share of the scenario and
     its own record. Ctrl-C ends them all; so does the horizon, and then the records are joined.
@@ -155,6 +155,8 @@ def up(
     plan = replace(plan, policies=(policy,))
     if packets and not insecure:
         raise InputError(f"--packets {packets}: what is encrypted tells nothing: add --insecure")
+    if packets and docker:
+        raise InputError("--packets captures on loopback, where containers do not meet")
     if packets:
         plan = replace(plan, ports=free_ports(len(build_world(chosen).nodes) + 2))
     if folder is None:

@@ -243,7 +243,8 @@ class Contained:
     def poll(self) -> int | None:
         """Return its exit code if it has ended."""
         if self.returncode is None and self.hung_up:
-            self.wait(5.0)
+            with suppress(subprocess.TimeoutExpired):  # only the engine itself has hung up
+                self.wait(1.0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
