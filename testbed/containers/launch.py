@@ -34,7 +34,7 @@ from testbed.containers.engine import (
     told,
 )
 from testbed.containers.layout import EVERYWHERE, Layout
-from testbed.federated.launch import COLOURS, Participant, RelayingBroker, Testbed
+from testbed.federated.launch import COLOURS, PAUSED, Participant, RelayingBroker, Testbed
 from testbed.federated.split import Plan, Split, seats, users_of
 from testbed.world import World
 
@@ -199,7 +199,7 @@ class ContainerTestbed(Testbed):
                 if action.startswith("health_status: "):
                     self._happened.put((name, action.removeprefix("health_status: ")))
                 elif action in ("pause", "unpause", "kill", "oom"):
-                    self._happened.put((name, {"pause": "paused"}.get(action, action)))
+                    self._happened.put((name, {"pause": PAUSED}.get(action, action)))
         except (DockerException, requests.exceptions.RequestException, OSError, ValueError):
             pass  # the engine is gone: who speaks with the containers finds out
 

@@ -34,6 +34,7 @@ TERM_GRACE = 3.0
 """Seconds between asking a process to end and making it."""
 COLOURS = cycle(range(31, 37))
 
+PAUSED = "paused"
 SAID_KEPT = 1000
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables of the environment that participants get."""
@@ -313,8 +314,11 @@ class Testbed:
         """One participant has ended: so do the others, by themselves or by force."""
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline:
-            if all(p.process.poll() is not None for p in self.participants.values()):
+            running = [p for p in self.participants.values() if p.process.poll() is None]
+            if not running:
                 return
+            if all(p.health == PAUSED for p in running):
+                break  # they cannot
             self._pump(0.05)
         for participant in self.participants.values():
             if participant.process.poll() is None:

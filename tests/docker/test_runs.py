@@ -18,8 +18,8 @@ from testbed.run import run_embedded
 from testbed.scenario import load_scenario
 
 TINY = SCENARIOS / "tiny.toml"
-NOTICE_WITHIN = 30.0
-"""About 10 seconds to notice, and as much again to end: with room for a machine under load."""
+ENDS_WITHIN = 90.0
+"""It takes about 10 seconds, on a machine with nothing else to do; more than this is a hang."""
 
 
 def fogveil(*words: str | Path, **more: object) -> subprocess.CompletedProcess[str]:
@@ -87,7 +87,7 @@ class Up:
             start_new_session=True,
         )
         record = folder / "participants" / "agent" / "decisions-0000.csv"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not record.exists() or record.read_text().count("\n") < 5:
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < deadline, "no decision was taken"
@@ -138,7 +138,7 @@ def test_a_loss_is_noticed_named_and_ends_the_run(up, name, deed):
     code, said, seconds = up.end()
     assert code == 3, said
     assert f"{name} was lost at simulated time" in said
-    assert seconds < NOTICE_WITHIN
+    assert seconds < ENDS_WITHIN
     assert up.record.read_text().count("\n") >= 5
 
 
