@@ -272,9 +272,9 @@ def training(length: Length) -> None:
         "\ntraining PARL, 10 Fog nodes, federated with windows of 4: from one gradient step to the"
     )
     print("next. Decisions/s while the buffer is filled and in training, and at the paper's length")
-    for mode, (first, second) in rows.items():
-        hours = (first * lengths[0] + second * lengths[1]) / 3600
-        print(f"  {mode:12}{1 / first:>10,.0f}{1 / second:>10,.0f}{hours:>10.2f} h")
+    for mode, (filling, training_) in rows.items():
+        hours = (filling * lengths[0] + training_ * lengths[1]) / 3600
+        print(f"  {mode:12}{1 / filling:>10,.0f}{1 / training_:>10,.0f}{hours:>10.2f} h")
     print(f"  ({lengths[0]:,} and {lengths[1]:,} decisions, extrapolated; embedded in CPU time)")
 
 

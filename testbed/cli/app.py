@@ -17,6 +17,7 @@ from testbed.cli.comparing import compare, evaluate, figures
 from testbed.cli.containers import app as docker_app
 from testbed.cli.containers import down
 from testbed.cli.inspecting import inspect
+from testbed.cli.leaking import leakage
 from testbed.cli.looking import list_policies, show
 from testbed.cli.runs import run, up
 from testbed.cli.shared import err, say
@@ -37,6 +38,7 @@ providers disclose: nothing, the total of queued jobs, each node's count, or eve
   fogveil up scenarios/paper.toml --policy veil     the testbed at work, to watch
   fogveil up scenarios/tiny.toml --policy veil --docker    the same, a container each
   fogveil inspect --live                            every message that crosses while it is
+  fogveil leakage scenarios/paper.toml --level count    what an agent can infer all the same
   fogveil compare scenarios/paper.toml --policies jsq,ci-setr,setr --seeds 5
   fogveil train scenarios/tiny.toml --agent parl --out runs/parl     the paper's agent
   fogveil evaluate runs/parl/agent.npz scenarios/tiny.toml
@@ -49,7 +51,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (run, up, down, compare, train, evaluate, figures, audit, inspect):
+for command in (run, up, down, compare, train, evaluate, figures, audit, inspect, leakage):
     app.command()(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="Look at a scenario.", no_args_is_help=True)

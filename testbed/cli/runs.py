@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,6 +41,7 @@ from testbed.federated.launch import Report, Testbed
 from testbed.federated.live import LiveTable
 from testbed.federated.run import run_federated
 from testbed.inspecting.capture import capturing, free_ports
+from testbed.records import writing
 from testbed.run import run_embedded
 from testbed.world import build_world
 
@@ -159,10 +160,7 @@ def up(
         raise InputError("--packets captures on loopback, where containers do not meet")
     if packets:
         plan = replace(plan, ports=free_ports(len(build_world(chosen).nodes) + 2))
-    if folder is None:
-        folder = Path("runs/up") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        if folder.exists():  # another one was brought up in this very second
-            folder = folder.with_name(f"{folder.name}-{os.getpid()}")
+    folder = folder or _new_folder(chosen.name)
     say(f"testbed: {folder} (log of all participants: {folder}/testbed.log)", err)
     try:
         capture = capturing(packets, plan.ports) if packets else nullcontext()
@@ -171,12 +169,26 @@ def up(
     except KeyboardInterrupt:
         say(f"stopped; what each participant recorded is in {folder}/participants", err)
         raise
+    finally:
+        with suppress(OSError):
+            folder.rmdir()  # where nothing came of it
     _show(result, folder, as_json=as_json)
 
 
 def _before(words: str) -> None:
     """Say what takes long before anything runs."""
     say(words, err)
+
+
+def _new_folder(name: str) -> Path:
+    """Make a folder for a testbed, which is not that of another one brought up this very second."""
+    folder = Path("runs/up") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with writing(folder):
+        try:
+            folder.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            folder = folder.with_name(f"{folder.name}-{os.getpid()}")
+    return folder
 
 
 def _show(result: dict[str, Any], folder: Path | None, *, as_json: bool) -> None:

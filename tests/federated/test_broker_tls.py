@@ -93,7 +93,9 @@ def test_a_participant_cannot_be_the_broker(impostor: Identity, wallet: Wallet) 
 
 
 def test_a_certificate_that_names_nobody(wallet: Wallet, tmp_path: Path) -> None:
-    named = SimpleNamespace(uri="https://agent", host="agent", common_name="agent/agent")
+    named = SimpleNamespace(
+        run=wallet.mint.run, uri="https://agent", host="agent", common_name="agent/agent"
+    )
     shown = wallet.mint.issue(named, tmp_path)  # type: ignore[arg-type]
 
     def ask(address: str) -> Connack:

@@ -252,7 +252,7 @@ def test_options_that_cannot_be_are_refused_before_anything_starts(command, word
     last = said.strip().splitlines()[-1]
     assert last.startswith("fogveil: ")
     assert sentence in last
-    assert not list(Path().rglob("config.json"))
+    assert not list(Path("runs/up").glob("*"))
 
 
 def test_options_of_federated_runs_are_refused_without_them(command):

@@ -1,0 +1,179 @@
+"""A population of guesses of all service times, annealed until it explains the evidence.
+
+A guess is a logarithm of speed per node and one of work per category; service takes work / speed.
+Guesses that explain the evidence badly die out as the temperature falls; the others wander, one
+node, one pair of nodes or one category at a time, by steps of any size and by differences between
+other guesses (differential evolution), so that steps shrink as the guesses agree. What is left is
+a sample of what cannot be told apart: its mean is the estimate, its spread what is still unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log, sqrt
+
+import numpy as np
+
+from agent.inference.soft_means import SCALE, SPEEDS, WORKS
+from agent.policy import AgentView
+from testbed.leakage.evidence import Evidence, Parts
+from testbed.leakage.transcript import Floats, Ints
+
+COOLING = 0.75
+"""From one temperature to the next."""
+WORK = 60_000
+"""Guesses times decisions that are worth their time; a long record needs fewer guesses."""
+FEWEST, MOST = 128, 500
+"""Guesses in a population."""
+STEPS = (-4.0, -0.3)
+"""The sizes of a step run from 10 to the one to 10 to the other."""
+
+
+class Prior:
+    """What is taken for likely before anything is seen: nodes differ some, applications more."""
+
+    def __init__(self, view: AgentView) -> None:
+        self.nodes, self.categories = len(view.nodes), len(view.categories)
+        ways = [way for cluster in view.up + view.down for row in cluster for way in row]
+        # The scale is unknown; as long as the way there and back is as good a guess as any.
+        guess = log(2 * sum(ways) / len(ways) or 1.0)
+        self._mean = np.array([0.0] * self.nodes + [guess] * self.categories)
+        spreads = [sqrt(SPEEDS)] * self.nodes + [sqrt(SCALE + WORKS)] * self.categories
+        self._deviation = np.array(spreads)
+
+    def draw(self, guesses: int, random: np.random.Generator) -> Floats:
+        """Return guesses from nothing."""
+        size = (guesses, len(self._mean))
+        drawn: Floats = self._mean + self._deviation * random.standard_normal(size)
+        return drawn
+
+    def log_density(self, guesses: Floats) -> Floats:
+        """Return the logarithm of how likely guesses are, up to a constant."""
+        squares = ((guesses - self._mean) / self._deviation) ** 2
+        density: Floats = -0.5 * squares.sum(axis=1)
+        return density
+
+
+class Population:
+    """Guesses under annealing."""
+
+    def __init__(self, prior: Prior, random: np.random.Generator) -> None:
+        self._prior, self._random = prior, random
+        self._every = range(prior.nodes)
+        self._guesses = prior.draw(2 * MOST, random)
+
+    @property
+    def service(self) -> Floats:
+        """The estimate: mean over the guesses, in logarithms, as table[node, category]."""
+        speeds, works = np.split(self._guesses, [self._prior.nodes], axis=1)
+        logs = works[:, None, :] - speeds[:, :, None]
+        service: Floats = np.exp(logs.mean(axis=0))
+        return service
+
+    @property
+    def misfit(self) -> float:
+        """The misfit of the guess that explains the evidence best."""
+        return float(self._misfits.min())
+
+    def explain(self, evidence: Evidence) -> None:
+        """Anneal the guesses on evidence that goes on from what they explained before."""
+        self._take(evidence)
+        guesses = min(max(WORK // evidence.decisions, FEWEST), MOST)
+        temperature = max(2 * float(self._misfits.std()), evidence.hardest)
+        self._survive(1 / temperature, guesses)
+        while temperature > evidence.hardest:
+            self._sweep(temperature)
+            colder = max(COOLING * temperature, evidence.hardest)
+            self._survive(1 / colder - 1 / temperature, guesses)
+            temperature = colder
+        for _ in range(evidence.settling):
+            self._sweep(temperature)
+
+    def _take(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._parts = [self._part(node, self._guesses) for node in self._every]
+        self._sum: Parts = sum(self._parts[1:], self._parts[0].copy())
+        self._misfits = evidence.misfit(self._sum)
+
+    def _part(self, node: int, guesses: Floats) -> Parts:
+        speeds, works = guesses[:, node, None], guesses[:, self._prior.nodes :]
+        with np.errstate(over="ignore"):
+            return self._evidence.part(node, np.exp(works - speeds))
+
+    def _survive(self, pressure: float, guesses: int) -> None:
+        """Let guesses have offspring by how well they explain the evidence."""
+        chances = np.exp(-pressure * (self._misfits - self._misfits.min()))
+        ends = np.cumsum(chances / chances.sum())
+        picks = (np.arange(guesses) + self._random.random()) / guesses
+        chosen = np.minimum(np.searchsorted(ends, picks), len(ends) - 1)
+        self._guesses, self._misfits = self._guesses[chosen], self._misfits[chosen]
+        self._sum = self._sum[chosen]
+        self._parts = [part[chosen] for part in self._parts]
+
+    def _sweep(self, temperature: float) -> None:
+        nodes = self._prior.nodes
+        order = self._random.permutation(nodes)
+        for node in order:
+            self._try(self._stepped(node), [node], temperature)
+        for one, other in order[: nodes // 2 * 2].reshape(-1, 2):
+            self._try(self._exchanged(one, other), [one, other], temperature)
+        for category in range(self._prior.categories):
+            self._try(self._stepped(nodes + category), self._every, temperature)
+        self._try(self._shifted(), self._every, temperature)
+
+    def _try(self, guesses: Floats, changed: Sequence[int], temperature: float) -> None:
+        """Replace the guesses by new ones where chance will have it (Metropolis)."""
+        parts = [self._part(node, guesses) for node in changed]
+        total = self._sum.copy()
+        for node, part in zip(changed, parts, strict=True):
+            total += part - self._parts[node]
+        misfits = self._evidence.misfit(total)
+        gain = (self._misfits - misfits) / temperature
+        gain += self._prior.log_density(guesses) - self._prior.log_density(self._guesses)
+        better = np.log(self._random.random(len(gain))) < gain
+        self._guesses[better], self._misfits[better] = guesses[better], misfits[better]
+        self._sum[better] = total[better]
+        for node, part in zip(changed, parts, strict=True):
+            self._parts[node][better] = part[better]
+
+    def _stepped(self, place: int) -> Floats:
+        """Change one number of each guess, by a step or by a difference of two others."""
+        guesses, size = self._guesses.copy(), len(self._guesses)
+        one, other = self._others()
+        scale = self._random.choice([1.0, 0.5, 0.1], size)
+        difference = scale * (guesses[one, place] - guesses[other, place])
+        takes_step = self._random.random(size) < 0.5  # noqa: PLR2004
+        guesses[:, place] += np.where(takes_step, self._steps(), difference)
+        return guesses
+
+    def _exchanged(self, one: int, other: int) -> Floats:
+        """Change two nodes against each other: one is as much faster as the other is slower."""
+        guesses, size = self._guesses.copy(), len(self._guesses)
+        kinds = self._random.choice(3, size, p=[0.2, 0.3, 0.5])
+        swapped, traded, evolved = (kinds == kind for kind in range(3))
+        first, second = self._others()
+        step = self._steps()
+        for node, partner, sign in ((one, other, 1), (other, one, -1)):
+            old = self._guesses[:, node]
+            guesses[swapped, node] = self._guesses[swapped, partner]
+            guesses[traded, node] += sign * step[traded]
+            guesses[evolved, node] += (old[first] - old[second])[evolved]
+        return guesses
+
+    def _shifted(self) -> Floats:
+        """Change all of a guess by a difference of two others."""
+        guesses, dimensions = self._guesses, self._guesses.shape[1]
+        one, other = self._others()
+        usual = 2.38 / sqrt(2 * dimensions)  # ter Braak's choice for differential evolution
+        scale = self._random.choice([usual, 0.1, 1.0], (len(guesses), 1))
+        jitter = 10.0 ** STEPS[0] * self._random.standard_normal(guesses.shape)
+        shifted: Floats = guesses + scale * (guesses[one] - guesses[other]) + jitter
+        return shifted
+
+    def _others(self) -> Ints:
+        return self._random.integers(len(self._guesses), size=(2, len(self._guesses)))
+
+    def _steps(self) -> Floats:
+        size = len(self._guesses)
+        steps: Floats = 10.0 ** self._random.uniform(*STEPS, size)
+        return steps * self._random.standard_normal(size)
