@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo results test test-slow bench lint format protocol mosquitto tshark clean
+.PHONY: demo results test test-slow bench bench-docker lint format protocol mosquitto tshark clean
 
 # Installation is quiet, done once, and done again when what is pinned changes.
 .venv/.runtime: pyproject.toml constraints.txt
@@ -56,11 +56,17 @@ results: .venv/.development
 demo: .venv/.training
 	@$(BIN)/python -m testbed.demo
 
+# What runs in containers wants an engine: the one that runs here, or one that root starts for it.
+# `make test NO_DOCKER=1` leaves it out.
 test: lint mosquitto tshark
-	@$(BIN)/pytest -n auto -m "not slow"
+	@$(BIN)/pytest -n auto -m "not slow and not docker"
+	@test -n "$(NO_DOCKER)" || $(BIN)/pytest -m docker tests/docker
 
 test-slow: .venv/.development mosquitto
 	@$(BIN)/pytest -n auto -m slow
+
+bench-docker: .venv/.development mosquitto
+	@$(BIN)/python -m benchmarks.containers
 
 bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine

@@ -69,11 +69,8 @@ def launch(
     executable: str, folder: Path, address: Address, log: int, guard: Guard | None = None
 ) -> subprocess.Popen[bytes]:
     """Start mosquitto at an address; what it has to say goes to the descriptor `log`."""
-    access = ["allow_anonymous true"]  # as long as participants carry no identities
-    if guard:
-        access = _guarded(guard, required_plugin(executable))
-        write_private(folder / RULES, json.dumps(rules(guard.access), indent=1))
-    write_private(folder / CONFIGURATION, configuration(address, access))
+    plugin = required_plugin(executable) if guard else None
+    write_files(folder, address, guard, plugin)
     return subprocess.Popen(  # noqa: S603 - no shell, and nothing a stranger chose
         [
             *(sys.executable, "-I", "-S", tether.__file__, str(os.getpid())),
@@ -86,6 +83,18 @@ def launch(
         umask=0o077,
         start_new_session=True,  # Ctrl-C in a terminal is for the launcher alone
     )
+
+
+def write_files(
+    folder: Path, address: Address, guard: Guard | None = None, plugin: Path | None = None
+) -> None:
+    """Write what mosquitto needs for a run; `plugin` is where it finds dynamic security."""
+    access = ["allow_anonymous true"]  # where participants carry no identities
+    if guard:
+        assert plugin is not None
+        access = _guarded(guard, plugin)
+        write_private(folder / RULES, json.dumps(rules(guard.access), indent=1))
+    write_private(folder / CONFIGURATION, configuration(address, access))
 
 
 def configuration(address: Address, access: list[str]) -> str:

@@ -133,7 +133,8 @@ def _code_digest() -> str:
         path
         for path in files
         if path.stem not in unused
-        and not {"v1", "federated", "cli", "audit", "inspecting", "leakage"} & {*path.parts}
+        and not {"v1", "federated", "containers", "cli", "audit", "inspecting", "leakage"}
+        & {*path.parts}
     ]
     digests = [f"{path.name} {_file_digest(path)}" for path in sorted(files)]
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()

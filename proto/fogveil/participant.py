@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from importlib import import_module
@@ -17,6 +18,7 @@ from typing import Any, Protocol, TextIO
 
 import uvloop
 
+from fogveil import health
 from fogveil.errors import FogveilError, LostError, SurroundingsError
 from fogveil.recording import Recording, close_all
 from fogveil.settings import Settings, read_settings
@@ -32,6 +34,10 @@ LATE = (
     *("concurrent.futures.thread", "linecache", "ssl", "tempfile", "traceback", "zipfile"),
 )
 """What Python and its libraries load only when they need it."""
+
+ARRIVE_WITHIN = 60.0
+"""Seconds in which those must be there whom a participant waits for before it begins."""
+BETWEEN_TRIES = 0.1
 
 Serve = Callable[[Settings], Coroutine[Any, Any, None]]
 
@@ -110,10 +116,34 @@ async def _until_signalled(settings: Settings, serve: Serve) -> None:
     assert task is not None
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    parts: list[Awaitable[None]] = [serve(settings)]
+    parts: list[Awaitable[None]] = [_in_order(settings, serve)]
+    if place := os.environ.get(health.PLACE):
+        parts.append(health.answer(place))
     if settings.lifeline:
         parts.append(_lifeline())
     await first_of(*parts)
+
+
+async def _in_order(settings: Settings, serve: Serve) -> None:
+    """Begin when those are there whom the participant dials."""
+    for address in settings.awaits:
+        await _reach(address)
+    await serve(settings)
+
+
+async def _reach(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + ARRIVE_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            async with asyncio.timeout(BETWEEN_TRIES * 10):
+                _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(BETWEEN_TRIES)
+        else:
+            writer.close()
+            return
+    raise LostError(host, f"{address} was not reached within {ARRIVE_WITHIN:g} s")
 
 
 async def first_of(

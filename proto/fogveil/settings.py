@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Settings:
     own: dict[str, Any]
     folder: Path
     """Where the file lies: the participant's own folder."""
+    awaits: list[str] = field(default_factory=list)
+    """Who must take connections before the participant begins, as host:port."""
 
     @property
     def credentials(self) -> Credentials | None:
@@ -76,6 +78,7 @@ COMMON: dict[str, Any] = {
     "secure": bool,
     "record": bool,
     "user": int | None,
+    "awaits": list,
     "own": dict,
 }
 

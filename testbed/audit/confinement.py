@@ -6,17 +6,50 @@ import ctypes
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fogveil.identity import AGENT
 from testbed.audit.findings import Finding, Verdict, judge
 from testbed.federated.launch import Testbed
 
+if TYPE_CHECKING:
+    from testbed.containers.confining import Tried
+
 PROMISE = "process: the agent's process reads nothing of a provider"
 PTRACE_ATTACH = 16
 
 
-def check_process(testbed: Testbed, user: int | None) -> Finding:
-    """Become the agent's user, and try to read everything of the others."""
+def around(testbed: Testbed) -> Tried | None:
+    """Of containers, try from inside every provider's what is reached there, before the run."""
+    from testbed.containers.confining import try_all
+    from testbed.containers.launch import ContainerTestbed
+
+    if not isinstance(testbed, ContainerTestbed):
+        return None
+    return try_all(testbed, testbed.layout.providers)
+
+
+def _check_containers(testbed: Testbed, before: Tried) -> Finding:
+    from testbed.containers.confining import try_from
+    from testbed.containers.launch import ContainerTestbed
+
+    assert isinstance(testbed, ContainerTestbed)
+    agent = try_from(testbed, AGENT)
+    evidence = (
+        f"{agent.tries:,} addresses, folders and keys of the others tried from inside the agent's "
+        f"container: nothing answers but the clock, the broker and the boundaries; "
+        f"{before.tries:,} from inside the providers': nothing but the clock and the broker"
+    )
+    return judge(PROMISE, evidence, [*agent.faults, *before.faults])
+
+
+def check_process(testbed: Testbed, user: int | None, before: Tried | None = None) -> Finding:
+    """Become the agent's user, and try to read everything of the others.
+
+    Of containers, try that from inside; `before` is what was found before the agent was there.
+    """
+    if before is not None:
+        return _check_containers(testbed, before)
     if user is None:
         return Finding(
             PROMISE,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,7 +37,7 @@ from testbed.audit.canaries import seek
 from testbed.audit.findings import Finding, judge
 from testbed.audit.stage import secrets_of
 from testbed.federated.identities import Mint
-from testbed.federated.launch import Testbed
+from testbed.federated.launch import RelayingBroker, Testbed
 from testbed.world import World
 
 PATIENCE = 1.0
@@ -269,7 +270,26 @@ def topic_promised(participants: Participants, who: Identity | None, tried: Prob
     return any(tried.topic == known or matches(known, tried.topic) for known in subscribe)
 
 
-def check_topics(broker: str) -> Finding:
+@contextmanager
+def _broker(
+    choice: str, folder: Path, own: Credentials, participants: Participants, *, contained: bool
+) -> Iterator[RelayingBroker]:
+    """Start a broker as a run would, and end it."""
+    if contained:
+        from testbed.containers.standing import standing_broker
+
+        shutil.copytree(own.folder, folder / "broker" / "identity")
+        with standing_broker(choice, folder / "broker", own, participants) as standing:
+            yield standing
+        return
+    running = start_broker(choice, folder / "broker", credentials=own, participants=participants)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def check_topics(broker: str, *, contained: bool = False) -> Finding:
     """Try every identity at every topic of a broker that is set up as a run's is."""
     run = "a" * 32
     participants = Participants(run, ("sources-1", "sources-2"), ("fog-1", "fog-2"), "cloud")
@@ -298,13 +318,8 @@ def check_topics(broker: str) -> Finding:
             "a foreign authority's agent": _foreign(agent, folder / "foreign", mint),
             "an expired agent": mint.issue(agent, folder / "expired", past),
         }
-        running = start_broker(
-            broker, folder / "broker", credentials=own, participants=participants
-        )
-        try:
+        with _broker(broker, folder, own, participants, contained=contained) as running:
             tried = asyncio.run(probe(running.address, participants, known, strangers))
-        finally:
-            running.stop()
     by_name = {identity.common_name: identity for identity in identities}
     faults = []
     for each in tried:

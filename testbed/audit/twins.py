@@ -18,7 +18,7 @@ from typing import Any
 from fogveil.identity import AGENT
 from fogveil.recording import RESPONSE, STATUS, TRAFFIC, TRAILING
 from testbed.audit.findings import Finding, Verdict, judge
-from testbed.federated.launch import Testbed
+from testbed.federated.bringing import bring_up
 from testbed.federated.split import Plan
 from testbed.scenario import Scenario
 from testbed.traffic import read_traffic
@@ -90,15 +90,15 @@ def agent_view(folder: Path, run: str) -> dict[str, list[str]]:
     return {**seen, "decisions": decisions}
 
 
-def run_twin(scenario: Scenario, folder: Path, broker: str) -> tuple[dict[str, list[str]], Path]:
+def run_twin(scenario: Scenario, folder: Path, audited: Plan) -> tuple[dict[str, list[str]], Path]:
     """Run one twin and return what its agent saw."""
-    plan = Plan(policies=("jsq",), broker=broker, record=True)
-    with Testbed(build_world(scenario), plan, folder) as testbed:
+    plan = Plan(policies=("jsq",), broker=audited.broker, record=True, contained=audited.contained)
+    with bring_up(build_world(scenario), plan, folder) as testbed:
         testbed.wait()
     return agent_view(folder, testbed.run), folder
 
 
-def check_twins(folder: Path, broker: str, count: str, seed: int) -> list[Finding]:
+def check_twins(folder: Path, audited: Plan, count: str, seed: int) -> list[Finding]:
     """Run twins twice, alternating, and compare what their agents saw, and when."""
     speeds = twin_speeds(seed)
     random = Random(seed + 1)  # noqa: S311 (no key)
@@ -109,7 +109,7 @@ def check_twins(folder: Path, broker: str, count: str, seed: int) -> list[Findin
             ram = [float(random.randrange(10**9)) + 1 for _ in range(NODES)]
             place = folder / f"twin-{round_}-{which}"
             place.mkdir(parents=True, mode=0o700)
-            view, made = run_twin(twin(place, speeds[which], ram, count), place, broker)
+            view, made = run_twin(twin(place, speeds[which], ram, count), place, audited)
             views[which].append(view)
             delays[which] += answer_delays(made)
     factors = [max(a / b, b / a) for a, b in zip(*speeds, strict=True)]

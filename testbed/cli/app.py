@@ -14,6 +14,8 @@ from fogveil import __version__
 from fogveil.errors import FogveilError
 from testbed.cli.auditing import audit
 from testbed.cli.comparing import compare, evaluate, figures
+from testbed.cli.containers import app as docker_app
+from testbed.cli.containers import down
 from testbed.cli.inspecting import inspect
 from testbed.cli.leaking import leakage
 from testbed.cli.looking import list_policies, show
@@ -34,11 +36,10 @@ providers disclose: nothing, the total of queued jobs, each node's count, or eve
   fogveil run scenarios/tiny.toml --policy jsq      one run, seconds
   fogveil run scenarios/tiny.toml --policy jsq --federated    the same run, a process each
   fogveil up scenarios/paper.toml --policy veil     the testbed at work, to watch
-  fogveil inspect runs/up/…                         every message that crossed
+  fogveil up scenarios/tiny.toml --policy veil --docker    the same, a container each
+  fogveil inspect --live                            every message, as it crosses
   fogveil audit scenarios/paper.toml                what a provider gives away, and proof
   fogveil leakage scenarios/paper.toml              what its count still reveals
-  fogveil inspect --live                            every message that crosses while it is
-  fogveil leakage scenarios/paper.toml --level count    what an agent can infer all the same
   fogveil compare scenarios/paper.toml --policies jsq,ci-setr,setr --seeds 5
   fogveil train scenarios/tiny.toml --agent parl --out runs/parl     the paper's agent
   fogveil evaluate runs/parl/agent.npz scenarios/tiny.toml
@@ -51,12 +52,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (run, up, compare, train, evaluate, figures, audit, inspect, leakage):
+for command in (run, up, down, compare, train, evaluate, figures, audit, inspect, leakage):
     app.command()(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="Look at a scenario.", no_args_is_help=True)
 scenario_app.command()(show)
 app.add_typer(scenario_app, name="scenario")
+app.add_typer(docker_app, name="docker")
 
 
 @app.callback(invoke_without_command=True)

@@ -14,6 +14,7 @@ from rich.text import Text
 from testbed.cli.shared import (
     Broker,
     Disclosure,
+    Docker,
     Override,
     ScenarioFile,
     err,
@@ -39,6 +40,7 @@ def audit(
     disclosure: Disclosure = None,
     override: Override = None,
     broker: Broker = "auto",
+    docker: Docker = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the same as a page.")
     ] = None,
@@ -54,7 +56,9 @@ def audit(
 
     chosen = load(scenario, gather(override, disclosure=disclosure), None)
     chosen = chosen.model_copy(update={"horizon": horizon or horizon_for(chosen, DECISIONS)})
-    plan = federated_plan(federated=True, broker=broker, window=None, source_processes=1)
+    plan = federated_plan(
+        federated=True, broker=broker, window=None, source_processes=1, docker=docker
+    )
     if policy:
         plan = replace(plan, policies=(policy,))
     findings = run_audit(chosen, plan, lambda words: say(f"… {words}", err))

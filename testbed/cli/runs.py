@@ -19,6 +19,7 @@ from testbed import tables
 from testbed.cli.shared import (
     Broker,
     Disclosure,
+    Docker,
     Federated,
     Insecure,
     Override,
@@ -67,6 +68,7 @@ def run(
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the records here.")
     ] = None,
     federated: Federated = False,
+    docker: Docker = False,
     broker: Broker = "auto",
     window: Window = None,
     source_processes: SourceProcesses = 1,
@@ -86,6 +88,7 @@ def run(
         speed=speed,
         insecure=insecure,
         record=record,
+        docker=docker,
     )
     with bar("{task.fields[jobs]:,} jobs") as progress_bar:
         task = progress_bar.add_task(f"{chosen.name} under {policy}", total=chosen.horizon, jobs=0)
@@ -97,10 +100,10 @@ def run(
             if "clock" in report:
                 progress(report["clock"]["time"], report["clock"]["decisions"])
 
-        if federated:
+        if federated or docker:
             check_window(plan, policy, policies.find(policy))
             plan = replace(plan, policies=(policy,))
-            (result,) = run_federated(chosen, plan, folder, watch)
+            (result,) = run_federated(chosen, plan, folder, watch, _before)
         else:
             result = run_embedded(chosen, policy, folder, progress)
     _show(result, folder, as_json=as_json)
@@ -122,6 +125,7 @@ def up(
     window: Window = None,
     source_processes: SourceProcesses = 1,
     speed: Speed = None,
+    docker: Docker = False,
     insecure: Insecure = False,
     packets: Annotated[
         Path | None,
@@ -131,7 +135,7 @@ def up(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the federated testbed up and watch it: a process for each participant.
+    """Bring the federated testbed up and watch it: a process or container for each participant.
 
     Every participant gets a folder below DIR/participants with its own share of the scenario and
     its own record. Ctrl-C ends them all; so does the horizon, and then the records are joined.
@@ -146,11 +150,14 @@ def up(
         speed=speed,
         insecure=insecure,
         record=True,
+        docker=docker,
     )
     check_window(plan, policy, policies.find(policy))
     plan = replace(plan, policies=(policy,))
     if packets and not insecure:
         raise InputError(f"--packets {packets}: what is encrypted tells nothing: add --insecure")
+    if packets and docker:
+        raise InputError("--packets captures on loopback, where containers do not meet")
     if packets:
         plan = replace(plan, ports=free_ports(len(build_world(chosen).nodes) + 2))
     folder = folder or _new_folder(chosen.name)
@@ -158,7 +165,7 @@ def up(
     try:
         capture = capturing(packets, plan.ports) if packets else nullcontext()
         with capture, LiveTable(err, chosen.horizon) as table:
-            (result,) = run_federated(chosen, plan, folder, table.watch)
+            (result,) = run_federated(chosen, plan, folder, table.watch, _before)
     except KeyboardInterrupt:
         say(f"stopped; what each participant recorded is in {folder}/participants", err)
         raise
@@ -166,6 +173,11 @@ def up(
         with suppress(OSError):
             folder.rmdir()  # where nothing came of it
     _show(result, folder, as_json=as_json)
+
+
+def _before(words: str) -> None:
+    """Say what takes long before anything runs."""
+    say(words, err)
 
 
 def _new_folder(name: str) -> Path:

@@ -33,6 +33,7 @@ Disclosure = Annotated[
 Federated = Annotated[
     bool, typer.Option("--federated", help="A process for each participant, gRPC and MQTT.")
 ]
+Docker = Annotated[bool, typer.Option("--docker", help="A container for each participant.")]
 Broker = Annotated[
     str, typer.Option(help="Federated: auto, mosquitto, builtin or mqtt[s]://host[:port].")
 ]
@@ -99,6 +100,7 @@ def federated_plan(
     speed: float | None = None,
     insecure: bool = False,
     record: bool = False,
+    docker: bool = False,
 ) -> Plan:
     """Read the options that only federated runs have."""
     plan = Plan(
@@ -108,13 +110,14 @@ def federated_plan(
         speed=speed,
         secure=not insecure,
         record=record,
+        contained=docker,
     )
     if window is not None and window < 1:
         raise InputError(f"--window {window}: expected at least one decision")
-    if not federated and plan != Plan():
+    if not (federated or docker) and plan != Plan():
         raise InputError(
             "--broker, --window, --source-processes, --speed, --record and --insecure are for "
-            "federated runs: add --federated"
+            "federated runs: add --federated or --docker"
         )
     if insecure:
         say(

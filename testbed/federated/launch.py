@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Protocol, Self
 
 from broker.access import Participants
-from broker.starting import RunningBroker, start_broker
+from broker.starting import start_broker
 from fogveil.disclosure import Level
 from fogveil.errors import FogveilError, InputError, SurroundingsError
-from fogveil.identity import AGENT, AUDITOR, BROKER
-from testbed.federated.split import CLOCK, Plan, Split, check
+from fogveil.identity import AGENT, AUDITOR, BROKER, Identity
+from testbed.federated.split import CLOCK, LOOPBACK, Plan, Split, check
 from testbed.records import writing
 from testbed.world import World
 
@@ -34,6 +34,7 @@ TERM_GRACE = 3.0
 """Seconds between asking a process to end and making it."""
 COLOURS = cycle(range(31, 37))
 
+PAUSED = "paused"
 SAID_KEPT = 1000
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables of the environment that participants get."""
@@ -51,17 +52,72 @@ Report = dict[str, Any]
 """What a participant told the launcher."""
 
 
+class Running(Protocol):
+    """What the launcher asks of a participant that it started, be it a process or a container."""
+
+    @property
+    def pid(self) -> int:
+        """Its process on this machine."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, once it was found to have ended."""
+
+    def poll(self) -> int | None:
+        """Return its exit code if it has ended."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; TimeoutExpired if that takes longer."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Send it a signal."""
+
+    def kill(self) -> None:
+        """Make it end."""
+
+
+class RelayingBroker(Protocol):
+    """What the launcher asks of a broker, wherever it runs."""
+
+    @property
+    def kind(self) -> str:
+        """Which broker it is."""
+
+    @property
+    def address(self) -> str:
+        """Where participants find it."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, where it is ours."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """What it proves to its clients, where it is ours and the run has identities."""
+
+    def alive(self) -> bool:
+        """Say whether it runs, as far as can be told from here."""
+
+    def stop(self) -> None:
+        """End it, where it is ours."""
+
+
 @dataclass
 class Participant:
     """A process of the testbed."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: Running
     colour: int
     state: str = "starting"
     listening: bool = False
     """Whether it has said on which port it listens, if on any."""
     port: int | None = None
+    health: str = ""
+    """How a container is, as the engine tells."""
     sentence: str = ""
     """The last line it wrote to standard error."""
     partial: dict[str, bytes] = field(default_factory=lambda: {"out": b"", "err": b""})
@@ -85,13 +141,14 @@ class Testbed:
         """Everybody but the agent is started: nothing happens until `release`."""
         self._world, self._plan, self._folder = world, plan, folder
         self.participants: dict[str, Participant] = {}
-        self.broker: RunningBroker | None = None
+        self.broker: RelayingBroker | None = None
         self.run = secrets.token_hex(16)
         self._lost: str | None = None
         """Whom the clock lost."""
         self.said: dict[str, deque[str]] = {}
         """The last lines of each participant."""
         self._selector = selectors.DefaultSelector()
+        self._streams: list[IO[bytes]] = []
         self._log: Any = None
         self._waiting: list[tuple[str, Report]] = []
         """Reports that nobody has asked for yet."""
@@ -135,37 +192,60 @@ class Testbed:
         folder = self._folder / "participants"
         for place in (folder, folder / BROKER):
             place.mkdir(exist_ok=True, mode=0o700)
-        self.split = split = Split(self._world, self._plan, folder, self.run)
+        self.split = split = self._divide(folder)
         seats = split.seats
-        self.broker = start_broker(
-            self._plan.broker,
-            folder / BROKER,
-            credentials=split.identify(BROKER, BROKER, folder / BROKER / "identity"),
-            participants=Participants(self.run, seats.sources, seats.fogs, seats.cloud),
-        )
+        self.broker = self._relay(folder / BROKER)
         split.broker = self.broker.address
         split.own_broker = self.broker.identity is not None
         self.note("launcher", f"the broker is {self.broker.kind} at {self.broker.address}")
         self._launch(CLOCK, "testbed.federated.clock", split.clock())
-        clock = f"127.0.0.1:{self._wait_for_port(CLOCK)}"
+        clock = self._found_at(CLOCK)
         providers = (*seats.fogs, seats.cloud)
         for name in providers:
             self._launch(name, "provider_node", split.provider(name, clock))
         for name in seats.sources:
             self._launch(name, "testbed.federated.sources", split.sources(name, clock))
-        self.addresses = {name: f"127.0.0.1:{self._wait_for_port(name)}" for name in providers}
-        self.addresses[CLOCK] = clock
+        self._boundaries = {name: self._found_at(name) for name in providers}
+        self.addresses = {name: self._reached_at(name) for name in (*providers, CLOCK)}
         if self._plan.record:
             split.auditor(self._folder.absolute() / AUDITOR, self.addresses)
         if not self._hold:
             self.release()
 
+    def _divide(self, folder: Path) -> Split:
+        """Prepare to write each participant's share of the scenario."""
+        return Split(self._world, self._plan, folder, self.run)
+
+    def _relay(self, folder: Path) -> RelayingBroker:
+        """Start the broker."""
+        seats = self.split.seats
+        return start_broker(
+            self._plan.broker,
+            folder,
+            credentials=self.split.identify(BROKER, BROKER, folder / "identity"),
+            participants=Participants(self.run, seats.sources, seats.fogs, seats.cloud),
+        )
+
+    def _found_at(self, name: str) -> str:
+        """Return where the other participants find this one."""
+        return f"{LOOPBACK}:{self._wait_for_port(name)}"
+
+    def _reached_at(self, name: str) -> str:
+        """Return where a server that listens is reached from here."""
+        return f"{LOOPBACK}:{self._wait_for_port(name)}"
+
     def release(self) -> None:
         """Start the agent, and with it the run: the clock begins when everybody is there."""
-        self._launch(AGENT, "agent", self.split.agent(self.addresses[CLOCK], self.addresses))
+        config = self.split.agent(self._found_at(CLOCK), self._boundaries)
+        self._launch(AGENT, "agent", config)
         self._pump_until(lambda: self._all("joined"))
 
     def _launch(self, name: str, module: str, config: Path) -> None:
+        self.participants[name] = started = self._begin(name, module, config)
+        self.note("launcher", f"started {name} as process {started.process.pid}")
+
+    def _begin(self, name: str, module: str, config: Path) -> Participant:
+        """Start a participant, and listen to what it says."""
         environment = {
             # A participant is not told what else the experimenter's environment holds.
             **{key: value for key, value in os.environ.items() if key in INHERITED},
@@ -182,12 +262,14 @@ class Testbed:
             process_group=0,
         )
         participant = Participant(name, process, next(COLOURS))
-        self.participants[name] = participant
         for stream, channel in ((process.stdout, "out"), (process.stderr, "err")):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
             self._selector.register(stream, selectors.EVENT_READ, (participant, channel))
-        self.note("launcher", f"started {name} as process {process.pid}")
+            self._streams.append(stream)
+        assert process.stdin is not None
+        self._streams.append(process.stdin)
+        return participant
 
     def _wait_for_port(self, name: str) -> int | None:
         self._pump_until(lambda: self.participants[name].listening)
@@ -234,8 +316,11 @@ class Testbed:
         """One participant has ended: so do the others, by themselves or by force."""
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline:
-            if all(p.process.poll() is not None for p in self.participants.values()):
+            running = [p for p in self.participants.values() if p.process.poll() is None]
+            if not running:
                 return
+            if all(p.health == PAUSED for p in running):
+                break  # they cannot
             self._pump(0.05)
         for participant in self.participants.values():
             if participant.process.poll() is None:
@@ -290,14 +375,20 @@ class Testbed:
                 continue
             if not data:
                 self._selector.unregister(key.fileobj)
+                self._hung_up(participant)
                 continue
-            *lines, participant.partial[channel] = (participant.partial[channel] + data).split(
-                b"\n"
-            )
-            for line in lines:
-                self._heard(participant, channel, line.decode(errors="replace"))
+            self._take(participant, channel, data)
         if not self._selector.get_map():
             time.sleep(min(timeout, 0.02))
+
+    def _hung_up(self, participant: Participant) -> None:
+        """A stream of a participant has ended."""
+
+    def _take(self, participant: Participant, channel: str, data: bytes) -> None:
+        """Take what came from a participant in, line by line."""
+        *lines, participant.partial[channel] = (participant.partial[channel] + data).split(b"\n")
+        for line in lines:
+            self._heard(participant, channel, line.decode(errors="replace"))
 
     def _drain(self) -> None:
         """Read what processes that have ended still said."""
@@ -364,14 +455,8 @@ class Testbed:
             except subprocess.TimeoutExpired:
                 participant.process.kill()
                 participant.process.wait()
-        for participant in self.participants.values():
-            for stream in (
-                participant.process.stdin,
-                participant.process.stdout,
-                participant.process.stderr,
-            ):
-                if stream:
-                    stream.close()
+        for stream in self._streams:
+            stream.close()
         if self.broker:
             self.broker.stop()
         self._selector.close()

@@ -103,6 +103,8 @@ class LiveTable:
                 words = Text("running", "green")
             if code is not None:
                 words = Text(f"ended ({code})", "green" if code == 0 else "red")
+            if participant.health and code is None:
+                words = Text.assemble(words, f", {participant.health}")
             jobs = f"{placed[name]:,}" if name in placed else ""
             table.add_row(name, words, str(participant.process.pid), jobs)
         return Group(Text(self._headline()), table)

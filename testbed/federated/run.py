@@ -12,22 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from fogveil.errors import FogveilError
+from testbed.federated.bringing import bring_up
 from testbed.federated.evaluate import join
 from testbed.federated.launch import Report, Testbed
-from testbed.federated.split import Plan
+from testbed.federated.split import Plan, Split
 from testbed.joining import Sink
 from testbed.records import Records, write_json
 from testbed.run import checked, describe
 from testbed.scenario import Scenario
 from testbed.summary import Summary
-from testbed.world import build_world
+from testbed.world import World, build_world
 
 Watch = Callable[[Testbed, str, Report], None]
 """Called with the testbed, who reports, and what."""
 
 
 def run_federated(
-    scenario: Scenario, plan: Plan, out: Path | None = None, watch: Watch | None = None
+    scenario: Scenario,
+    plan: Plan,
+    out: Path | None = None,
+    watch: Watch | None = None,
+    say: Callable[[str], None] = lambda _words: None,
 ) -> list[dict[str, Any]]:
     """Run every policy of the plan on one testbed; return what run.json says of each.
 
@@ -35,34 +40,52 @@ def run_federated(
     """
     wall, before = time.perf_counter(), _children()
     world = build_world(scenario)
-    results = []
     with testbed_folder(out) as folder:
-        with Testbed(world, plan, folder) as testbed:
+        with bring_up(world, plan, folder, say=say) as testbed:
             assert testbed.broker is not None
             for name, report in testbed.reports():
                 if watch:
                     watch(testbed, name, report)
-        spent = _children() - before
-        how = {
-            "broker": testbed.broker.kind,
-            "window": plan.window,
-            "source_processes": plan.source_processes,
-        }
-        for episode, (policy, draw) in enumerate(plan.episodes):
-            target = out if len(plan.episodes) == 1 or not out else out / f"episode-{episode:04}"
-            drawn = world.drawn(draw)
-            summary = Summary(drawn)
-            with Records(target, drawn) if target else nullcontext() as records:
-                sinks: list[Sink] = [summary, records] if records else [summary]
-                run_hash = join(drawn, testbed.split, episode, sinks)
-                found = checked(summary)
-            result = describe(drawn, policy, "federated", run_hash, found)
-            result["federated"] = {**how, "draw": draw}
-            result["wall_seconds"] = time.perf_counter() - wall
-            result["cpu_seconds"] = spent
-            if target:
-                write_json(target / "run.json", result)
-            results.append(result)
+        # Containers are no children of ours: what they cost is not known here.
+        cost = {"cpu_seconds": None if plan.contained else _children() - before}
+        return conclude(world, plan, testbed.split, testbed.broker.kind, out, (wall, cost))
+
+
+def conclude(
+    world: World,
+    plan: Plan,
+    split: Split,
+    broker: str,
+    out: Path | None,
+    since: tuple[float, dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Join what the participants recorded; return and keep what run.json says of each episode.
+
+    `since` is when the run was begun, and what it cost.
+    """
+    how = {
+        "broker": broker,
+        "window": plan.window,
+        "source_processes": plan.source_processes,
+    }
+    wall, cost = since
+    results = []
+    for episode, (policy, draw) in enumerate(plan.episodes):
+        target = out if len(plan.episodes) == 1 or not out else out / f"episode-{episode:04}"
+        drawn = world.drawn(draw)
+        summary = Summary(drawn)
+        with Records(target, drawn) if target else nullcontext() as records:
+            sinks: list[Sink] = [summary, records] if records else [summary]
+            run_hash = join(drawn, split, episode, sinks)
+            found = checked(summary)
+        mode = "docker" if plan.contained else "federated"
+        result = describe(drawn, policy, mode, run_hash, found)
+        result["federated"] = {**how, "draw": draw}
+        result["wall_seconds"] = time.perf_counter() - wall
+        result |= cost
+        if target:
+            write_json(target / "run.json", result)
+        results.append(result)
     return results
 
 

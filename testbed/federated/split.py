@@ -66,6 +66,8 @@ class Plan:
     """Whether each participant runs as a user of its own, where the launcher is root."""
     ports: tuple[int, ...] = ()
     """Where to listen: the clock, then the providers in their order; else on free ports."""
+    contained: bool = False
+    """Whether every participant is a container, in place of a process."""
 
     @property
     def episodes(self) -> list[tuple[str, int]]:
@@ -107,14 +109,50 @@ def seats(world: World, source_processes: int) -> Seats:
     return Seats(tuple(names), world.nodes, world.cloud)
 
 
+class Site:
+    """Where participants listen: on loopback, on ports that are free or were asked for."""
+
+    lifeline = True
+    """Whether participants end with their standard input."""
+    becomes_user = True
+    """Whether a participant itself becomes its user; else it is one from the beginning."""
+
+    def __init__(self, ports: Mapping[str, int] | None = None) -> None:
+        self._ports = ports or {}
+
+    def listen(self, name: str) -> str:
+        """Return where a participant listens; port 0 is a free one."""
+        return f"{LOOPBACK}:{self._ports.get(name, 0)}"
+
+    def awaits(self, _name: str) -> list[str]:
+        """Return who must be there before a participant begins, where all are started at once."""
+        return []
+
+
+def local_site(plan: Plan, seats: Seats) -> Site:
+    """Return this machine, with the ports that were asked for."""
+    names = (CLOCK, *seats.fogs, seats.cloud)
+    return Site(dict(zip(names, plan.ports, strict=True)) if plan.ports else None)
+
+
 class Split:
     """Writes the participants' configurations into folders of their own."""
 
-    def __init__(self, world: World, plan: Plan, folder: Path, run: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        plan: Plan,
+        folder: Path,
+        run: str,
+        site: Site | None = None,
+        users: Mapping[str, int] | None = None,
+    ) -> None:
         self._world, self._plan, self._folder = world, plan, folder
+        self.seats = seats(world, plan.source_processes)
+        self.site = site or local_site(plan, self.seats)
         self._common: dict[str, Any] = {
             "run": run,
-            "lifeline": True,
+            "lifeline": self.site.lifeline,
             "secure": plan.secure,
             "record": plan.record,
         }
@@ -123,8 +161,9 @@ class Split:
         self.own_broker = False
         """Whether it has an identity of this run."""
         self.mint = Mint(run) if plan.secure else None
-        self.seats = seats(world, plan.source_processes)
-        self.users = _users(run, [*self.seats.all, CLOCK]) if plan.separate_users else {}
+        if users is None:
+            users = users_of(run, [*self.seats.all, CLOCK]) if plan.separate_users else {}
+        self.users = users
         self._clusters: dict[str, list[int]] = {name: [] for name in self.seats.sources}
         for cluster in range(len(world.clusters)):
             self._clusters[self.seats.sources[cluster % len(self._clusters)]].append(cluster)
@@ -145,13 +184,19 @@ class Split:
             broker=self.broker,
             own_broker=self.own_broker,
             own=own,
-            user=user,
+            user=user if self.site.becomes_user else None,
+            awaits=self.site.awaits(name),
             **self._common,
         )
+        self.hand_over(name)
+        return path
+
+    def hand_over(self, name: str) -> None:
+        """Let a participant's folder belong to its user, where it has one of its own."""
+        user, folder = self.users.get(name), self.folder_of(name)
         if user is not None:
             for owned in (folder, *folder.rglob("*")):
                 os.chown(owned, user, user)
-        return path
 
     def identify(self, name: str, role: str, folder: Path) -> Credentials | None:
         """Mint an identity, where the run has any."""
@@ -159,18 +204,12 @@ class Split:
             return None
         return self.mint.issue(Identity(self._common["run"], role, name), folder)
 
-    def _listen(self, name: str) -> str:
-        """Return where a participant listens; port 0 is a free one."""
-        seats, ports = self.seats, self._plan.ports
-        place = (CLOCK, *seats.fogs, seats.cloud).index(name)
-        return f"{LOOPBACK}:{ports[place] if ports else 0}"
-
     def clock(self) -> Path:
         """Write the clock's: who takes part, and nothing about them."""
         plan, seats = self._plan, self.seats
         return self._write(
             CLOCK,
-            self._listen(CLOCK),
+            self.site.listen(CLOCK),
             sources=seats.sources,
             fogs=seats.fogs,
             cloud=seats.cloud,
@@ -194,7 +233,7 @@ class Split:
             total=total,
             owners=[owner[cluster] for cluster in range(len(owner))],
             fogs=list(self.seats.fogs) if name == self.seats.cloud else [],
-            listen=self._listen(name),
+            listen=self.site.listen(name),
         )
 
     def sources(self, name: str, clock: str) -> Path:
@@ -261,7 +300,7 @@ class Split:
         (folder / "grpcurl.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def _users(run: str, names: list[str]) -> dict[str, int]:
+def users_of(run: str, names: list[str]) -> dict[str, int]:
     """Give each participant a user of its own, where the launcher may: nobody else has these."""
     if os.geteuid() != 0:
         return {}

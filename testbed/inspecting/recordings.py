@@ -51,15 +51,8 @@ class Recordings:
         return {_name(path) for path in self.find()}
 
     def at_work(self) -> bool:
-        """Tell whether the testbed still runs: it holds its log locked."""
-        try:
-            with (self.place / LOG).open("rb") as log:
-                fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:  # no testbed's folder
-            return False
-        return False
+        """Tell whether the testbed still runs."""
+        return at_work(self.place)
 
     def complete(self) -> bool:
         """Tell whether the run came to its end, and was joined: nothing was on its way then."""
@@ -78,6 +71,18 @@ class Recordings:
             *(_noted(_name(path), tail) for path, tail in self._tails.items()),
             key=lambda noted: noted[1].at,
         )
+
+
+def at_work(place: Path) -> bool:
+    """Tell whether a testbed runs in this folder: it holds its log locked."""
+    try:
+        with (place / LOG).open("rb") as log:
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no testbed's folder
+        return False
+    return False
 
 
 def _noted(name: str, tail: Tail) -> Iterator[Noted]:
