@@ -36,6 +36,7 @@ FROM python:3.11-slim AS contained
 ENV PATH=/opt/fogveil/bin:$PATH \
     FOGVEIL_HEALTH=/tmp/health \
     GRPC_ENABLE_FORK_SUPPORT=0 \
+    GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener \
     GRPC_VERBOSITY=NONE \
     OMP_NUM_THREADS=1 \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -27,7 +27,7 @@ from testbed.world import build_world
 
 DECISIONS = 300
 """About as many are audited, unless the horizon is asked for."""
-LOOK_AROUND = 15.0
+LOOK_AROUND = 10.0
 """Seconds that a run in containers takes in an audit."""
 PATIENCE = 300.0
 """Seconds in which all that is tried before the agent comes must be done."""

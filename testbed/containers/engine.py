@@ -208,9 +208,9 @@ class Engine:
             )
         return made
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Yield what happens to the containers of this run."""
-        yield from self.api.events(
+    def events(self) -> Any:
+        """Return what happens to the containers of this run: to go through, and to close."""
+        return self.api.events(
             filters={"label": f"{LABEL}={self._run}", "type": "container"}, decode=True
         )
 
@@ -239,6 +239,11 @@ class Contained:
         )
         self._api.start(made)
         self.pid: int = self._api.inspect_container(made)["State"]["Pid"]
+
+    def hang_up(self) -> None:
+        """Close its streams, and the connection that carries them."""
+        # The SDK keeps it there, and offers no other way to it.
+        self.stream._response.close()  # noqa: SLF001
 
     def poll(self) -> int | None:
         """Return its exit code if it has ended."""

@@ -101,7 +101,10 @@ class ContainerTestbed(Testbed):
             engine.fetch(MOSQUITTO, self._say)
         with told("the testbed cannot be brought up"):
             self.layout = engine.lay_out(self._lay_out)
-            Thread(target=self._listen_to_engine, daemon=True).start()
+            listening = Engine(self.run)
+            events = listening.events()
+            self._at_the_end += [events.close, listening.close]
+            Thread(target=self._listen_to, args=(events,), daemon=True).start()
             super()._start()
 
     def _lay_out(self, block: IPv4Network) -> Layout:
@@ -148,7 +151,7 @@ class ContainerTestbed(Testbed):
         participant = Participant(name, process, next(COLOURS))
         os.set_blocking(process.stream.fileno(), False)
         self._selector.register(process.stream, selectors.EVENT_READ, (participant, "frames"))
-        self._streams.append(process.stream)
+        self._at_the_end.append(process.hang_up)
         return participant
 
     # --- what containers say, and what happens to them ------------------------------------------
@@ -189,11 +192,10 @@ class ContainerTestbed(Testbed):
         except Empty:
             pass
 
-    def _listen_to_engine(self) -> None:
+    def _listen_to(self, events: Any) -> None:
         """Take down what the engine tells of our containers; a thread, for the telling blocks."""
         try:
-            engine = Engine(self.run)
-            for event in engine.events():
+            for event in events:
                 action = event["Action"]
                 name = event["Actor"]["Attributes"].get("org.fogveil.participant", "?")
                 if action.startswith("health_status: "):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from broker.access import Participants
 from broker.starting import start_broker
@@ -148,7 +148,8 @@ class Testbed:
         self.said: dict[str, deque[str]] = {}
         """The last lines of each participant."""
         self._selector = selectors.DefaultSelector()
-        self._streams: list[IO[bytes]] = []
+        self._at_the_end: list[Callable[[], None]] = []
+        """What closes the streams to and from participants."""
         self._log: Any = None
         self._waiting: list[tuple[str, Report]] = []
         """Reports that nobody has asked for yet."""
@@ -266,9 +267,9 @@ class Testbed:
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
             self._selector.register(stream, selectors.EVENT_READ, (participant, channel))
-            self._streams.append(stream)
+            self._at_the_end.append(stream.close)
         assert process.stdin is not None
-        self._streams.append(process.stdin)
+        self._at_the_end.append(process.stdin.close)
         return participant
 
     def _wait_for_port(self, name: str) -> int | None:
@@ -455,8 +456,8 @@ class Testbed:
             except subprocess.TimeoutExpired:
                 participant.process.kill()
                 participant.process.wait()
-        for stream in self._streams:
-            stream.close()
+        for close in self._at_the_end:
+            close()
         if self.broker:
             self.broker.stop()
         self._selector.close()

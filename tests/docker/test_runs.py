@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import ROOT, SCENARIOS
 
-from testbed.containers.engine import LABEL
+from testbed.containers.engine import FOLDER_LABEL, LABEL
 from testbed.run import run_embedded
 from testbed.scenario import load_scenario
 
@@ -86,18 +86,18 @@ class Up:
             text=True,
             start_new_session=True,
         )
-        record = folder / "participants" / "agent" / "decisions-0000.csv"
+        self.record = folder / "participants" / "agent" / "decisions-0000.csv"
+
+    def wait_until_busy(self) -> None:
         deadline = time.monotonic() + 240
-        while not record.exists() or record.read_text().count("\n") < 5:
+        while not self.record.exists() or self.record.read_text().count("\n") < 5:
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < deadline, "no decision was taken"
             time.sleep(0.1)
-        self.record = record
 
     def container(self, name: str):
-        (found,) = self.client.containers.list(
-            filters={"label": [LABEL, f"org.fogveil.participant={name}"]}
-        )
+        mine = {"label": [f"{FOLDER_LABEL}={self.folder}", f"org.fogveil.participant={name}"]}
+        (found,) = self.client.containers.list(filters=mine)
         return found
 
     def end(self) -> tuple[int, str, float]:
@@ -114,8 +114,11 @@ class Up:
 @pytest.fixture
 def up(client, built, tmp_path):
     testbed = Up(client, tmp_path / "up")
-    yield testbed
-    testbed.close()
+    try:
+        testbed.wait_until_busy()
+        yield testbed
+    finally:
+        testbed.close()
 
 
 def disconnect(container) -> None:
@@ -132,14 +135,22 @@ DEEDS = {
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-@pytest.mark.parametrize("name", ["fog-2", "broker", "agent"])
-def test_a_loss_is_noticed_named_and_ends_the_run(up, name, deed):
-    DEEDS[deed](up.container(name))
-    code, said, seconds = up.end()
-    assert code == 3, said
-    assert f"{name} was lost at simulated time" in said
-    assert seconds < ENDS_WITHIN
-    assert up.record.read_text().count("\n") >= 5
+def test_a_loss_is_noticed_named_and_ends_the_run(client, built, tmp_path, deed):
+    """Side by side, for most of the time is waiting."""
+    ups = {name: Up(client, tmp_path / name) for name in ("fog-2", "broker", "agent")}
+    try:
+        for name, up in ups.items():
+            up.wait_until_busy()
+            DEEDS[deed](up.container(name))
+        for name, up in ups.items():
+            code, said, seconds = up.end()
+            assert code == 3, (name, said)
+            assert f"{name} was lost at simulated time" in said
+            assert seconds < ENDS_WITHIN
+            assert up.record.read_text().count("\n") >= 5
+    finally:
+        for up in ups.values():
+            up.close()
 
 
 @pytest.mark.parametrize(
