@@ -10,7 +10,20 @@ import typer
 
 from agent.policy import Level
 from fogveil.errors import InputError
-from testbed.cli.shared import Override, ScenarioFile, bar, err, gather, load, out, say
+from testbed.cli.shared import (
+    Broker,
+    Docker,
+    Federated,
+    Override,
+    ScenarioFile,
+    bar,
+    err,
+    federated_plan,
+    gather,
+    load,
+    out,
+    say,
+)
 from testbed.records import write_json, writing
 
 
@@ -34,6 +47,9 @@ def leakage(
     rate: Annotated[float | None, typer.Option(help="β: mean time between workloads.")] = None,
     seed: Annotated[int | None, typer.Option(help="The scenario's seed.")] = None,
     override: Override = None,
+    federated: Federated = False,
+    docker: Docker = False,
+    broker: Broker = "auto",
     folder: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Result and picture go here.")
     ] = Path("runs/leakage"),
@@ -47,9 +63,10 @@ def leakage(
     holds what an agent of its level holds (counts or their total at each decision, its own
     placements, public latencies), and no more; it is asked after N/16, N/8, … N decisions. Its
     error stands beside two guesses without observation. The picture shows all attackers whose
-    results on the same scenario are in DIR.
+    results on the same scenario are in DIR. With --federated or --docker it watches a real testbed,
+    and works from the record in the agent's own folder.
     """
-    from testbed.leakage.attackers import ORDINARY, attacker
+    from testbed.leakage.attackers import ORDINARY, attacker, policy_at
     from testbed.leakage.meter import Plan, measure, permuted
     from testbed.leakage.report import plot, siblings, tables, verdict
 
@@ -57,6 +74,9 @@ def leakage(
         raise InputError(f"--level {level}: expected count or total")
     if active and policy:
         raise InputError(f"--policy {policy}: an active attacker places by itself")
+    how = federated_plan(
+        federated=federated, broker=broker, window=None, source_processes=1, docker=docker
+    )
     seen = Level.parse(level)
     plan = Plan(
         scenario=load(scenario, gather(override, seed=seed), rate),
@@ -65,8 +85,11 @@ def leakage(
         policy=None if active else policy or ORDINARY.get(seen),
         permutations=permutations,
         as_given=as_given,
+        testbed=how if federated or docker else None,
     )
     attacker(plan.policy, seen, permuted(plan, 0).agent)  # refused here, once, if at all
+    if plan.testbed:
+        policy_at(plan.policy, seen)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with bar("{task.completed}/{task.total} permutations") as progress:

@@ -78,8 +78,7 @@ def conclude(
             sinks: list[Sink] = [summary, records] if records else [summary]
             run_hash = join(drawn, split, episode, sinks)
             found = checked(summary)
-        mode = "docker" if plan.contained else "federated"
-        result = describe(drawn, policy, mode, run_hash, found)
+        result = describe(drawn, policy, plan.mode, run_hash, found)
         result["federated"] = {**how, "draw": draw}
         result["wall_seconds"] = time.perf_counter() - wall
         result |= cost

@@ -70,6 +70,11 @@ class Plan:
     """Whether every participant is a container, in place of a process."""
 
     @property
+    def mode(self) -> str:
+        """What records call this way of running."""
+        return "docker" if self.contained else "federated"
+
+    @property
     def episodes(self) -> list[tuple[str, int]]:
         """The policy and the draw of each episode."""
         return [(policy, draw) for draw in self.draws for policy in self.policies]

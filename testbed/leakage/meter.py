@@ -22,7 +22,8 @@ import numpy as np
 from agent.policy import Level
 from fogveil.errors import InputError, SurroundingsError
 from fogveil.randomness import Seeds, drawn
-from testbed.leakage.attackers import attacker, watch
+from testbed.federated.split import Plan as TestbedPlan
+from testbed.leakage.attackers import attacker, watch, watch_testbed
 from testbed.leakage.inferring import infer
 from testbed.leakage.transcript import Floats, Ints, Transcript, marks_of
 from testbed.scenario import Scenario
@@ -46,6 +47,8 @@ class Plan:
     permutations: int = 5
     as_given: bool = False
     """Leave the secrets where the scenario puts them, instead of dealing them out at random."""
+    testbed: TestbedPlan | None = None
+    """How a testbed is brought up to be watched; None watches the embedded engine."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be measured."""
@@ -97,8 +100,11 @@ def permuted(plan: Plan, number: int) -> World:
 def run_trial(plan: Plan, number: int) -> Trial:
     """Let the attacker watch one permutation, and score what it infers."""
     world = permuted(plan, number)
-    policy = attacker(plan.policy, plan.level, world.agent)
-    transcript = watch(world, plan.level, policy, plan.decisions)
+    if plan.testbed:
+        transcript = watch_testbed(world, plan.level, plan.policy, plan.decisions, plan.testbed)
+    else:
+        policy = attacker(plan.policy, plan.level, world.agent)
+        transcript = watch(world, plan.level, policy, plan.decisions)
     found = infer(plan.level, transcript, marks_of(plan.decisions))
     truth = true_service(world)
     last = found[plan.decisions]
@@ -199,6 +205,7 @@ def measure(plan: Plan, done: Callable[[int], None] | None = None) -> dict[str, 
         "active": plan.policy is None,
         "policy": plan.policy,
         "decisions": plan.decisions,
+        "mode": plan.testbed.mode if plan.testbed else "embedded",
         "permutations": plan.permutations,
         "as_given": plan.as_given,
         "seed": plan.scenario.seed,
@@ -227,7 +234,7 @@ def _spelled(value: Estimate) -> dict[str, float | None]:
 def _trials(plan: Plan) -> Iterator[Trial]:
     """Run the trials on all cores, in their order."""
     workers = min(len(os.sched_getaffinity(0)), plan.permutations)
-    if workers == 1:
+    if workers == 1 or plan.testbed:  # which takes all cores by itself
         yield from (run_trial(plan, number) for number in range(plan.permutations))
         return
     pool = ProcessPoolExecutor(workers, initializer=_leave_signals_to_the_parent)

@@ -72,6 +72,16 @@ def test_what_crossed_can_be_inspected(client, built, tmp_path):
     assert "fog-3" in shown.stdout
 
 
+def test_leakage_is_measured_on_containers(client, built, tmp_path):
+    words = ("leakage", TINY, "--decisions", "64", "--permutations", "1", "--json")
+    apart = fogveil(*words, "--docker", "--out", tmp_path / "a")
+    together = fogveil(*words, "--out", tmp_path / "b")
+    assert apart.returncode == together.returncode == 0, apart.stderr + together.stderr
+    one, other = (json.loads(done.stdout.splitlines()[-1]) for done in (apart, together))
+    assert (one.pop("mode"), other.pop("mode")) == ("docker", "embedded")
+    assert one == other
+
+
 class Up:
     """A testbed at work for long enough to be disturbed."""
 

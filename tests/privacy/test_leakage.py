@@ -16,7 +16,8 @@ from agent.policy import Level, Observation
 from fogveil.errors import InputError
 from provider_node.node import Node
 from testbed.cli.app import app
-from testbed.leakage.attackers import Prober, attacker, watch
+from testbed.federated import split
+from testbed.leakage.attackers import attacker, policy_at, watch, watch_testbed
 from testbed.leakage.evidence import CountEvidence, Line, TotalEvidence
 from testbed.leakage.inferring import infer
 from testbed.leakage.meter import (
@@ -30,8 +31,10 @@ from testbed.leakage.meter import (
     score,
     true_service,
 )
+from testbed.leakage.placing import Prober
 from testbed.leakage.transcript import Transcript, marks_of
 from testbed.scenario import load_scenario
+from testbed.world import build_world
 
 PAPER = SCENARIOS / "paper.toml"
 KINDS = ["waiting", "in_system"]
@@ -357,3 +360,33 @@ def test_a_transcript_ends_with_what_was_known_then():
     assert len(transcript.first(20)) == 20
     arrivals, _ = transcript.first(20).arrivals_at(0)
     assert (arrivals <= transcript.decisions[19][0].time).all()
+
+
+@pytest.mark.parametrize(
+    ("level", "name"), [("count", "jsq"), ("count", None), ("total", "random"), ("total", None)]
+)
+def test_the_record_of_a_testbeds_agent_is_what_the_embedded_attacker_holds(level, name):
+    """So whatever the meter infers, an agent in its own process could have inferred."""
+    scenario = load_scenario(SCENARIOS / "tiny.toml", {"disclosure": level})
+    world, seen = build_world(scenario), Level.parse(level)
+    embedded = watch(world, seen, attacker(name, seen, world.agent), 60)
+    federated = watch_testbed(world, seen, name, 60, split.Plan(broker="builtin"))
+    assert len(federated) == 60
+    assert federated.times.tolist() == embedded.times.tolist()
+    assert [node for _, node in federated.decisions] == [node for _, node in embedded.decisions]
+    if level == "total":
+        assert federated.totals.tolist() == embedded.totals.tolist()
+        assert all(observed.counts is None for observed, _ in federated.decisions)
+    else:
+        for node in range(len(world.nodes)):
+            assert federated.counts_of(node).tolist() == embedded.counts_of(node).tolist()
+
+
+def test_a_testbeds_agent_is_shown_only_what_its_policy_needs(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from agent.policy import Policy\nclass P(Policy):\n    def place(self, seen):\n"
+        "        return 0\n"
+    )
+    with pytest.raises(InputError, match="is shown only what its policy needs"):
+        policy_at(f"{mine}:P", Level.COUNT)
