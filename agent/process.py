@@ -65,10 +65,14 @@ async def serve(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Load what the episodes will need."""
+    """Load what the episodes will need; nobody else's code runs before we are the agent's user."""
     view = agent_view(settings.own["view"])
     for spec in dict.fromkeys(settings.own["plan"]):
-        policies.load(_here(settings, spec), view)
+        if policies.is_foreign(spec):
+            path, _ = policies.code_of(_here(settings, spec))
+            policies.import_libraries(policies.read_source(path))
+        else:
+            policies.load(_here(settings, spec), view)
     if settings.own["train"]:
         from agent.learning import adam, ddqn, network
 

@@ -26,7 +26,7 @@ from benchmarks.federated_testbed import PLANES, Bed, Stretch
 from benchmarks.training import MEAN_EPSILON, ours
 from broker import mosquitto
 from fogveil.v1.clock_pb2 import Grant, JoinResponse
-from testbed.federated.launch import ENVIRONMENT
+from testbed.federated.apart import ENVIRONMENT
 from testbed.federated.split import Plan
 from testbed.federated.training import Progress, train_federated
 from testbed.federated.windows import FLUSH_EVERY, LARGEST_WINDOW

@@ -28,7 +28,7 @@ from grpc import aio
 
 from fogveil.channels import OPTIONS
 from fogveil.identity import PROVIDER, Credentials, Identity
-from testbed.federated.launch import ENVIRONMENT
+from testbed.federated.apart import ENVIRONMENT
 
 METHOD = "/fogveil.bench.Echo/Run"
 WHO = Identity("bench", PROVIDER, "echo")

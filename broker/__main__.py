@@ -70,6 +70,8 @@ def main() -> int:
     options = parser.parse_args()
     if (options.identity is None) != (options.access is None):
         parser.error("--identity and --access go together")
+    if not 0 <= options.port < 2**16:
+        parser.error(f"--port {options.port}: expected 0 to 65535")
     guard = (options.identity, options.access) if options.identity else None
     logging.basicConfig(format="%(asctime)s %(message)s")
     try:

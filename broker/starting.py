@@ -67,6 +67,14 @@ class RunningBroker:
             process.stdin.close()
 
 
+def check_choice(choice: str) -> None:
+    """Refuse what names no broker."""
+    if choice.startswith(SCHEMES):
+        Address.parse(choice)
+    elif choice not in {"auto", "mosquitto", "builtin"}:
+        raise InputError(f"broker: expected {CHOICES}, not {choice!r}")
+
+
 def start_broker(
     choice: str,
     folder: Path,
@@ -87,12 +95,11 @@ def start_broker(
     """
     if credentials and not participants:
         raise ValueError("who shows a certificate has to be one of the participants")
+    check_choice(choice)
     if choice.startswith(SCHEMES):
         address = Address.parse(choice)
         knock(address, tls.for_participant(None, None) if address.tls else None)
         return RunningBroker("external", choice)
-    if choice not in {"auto", "mosquitto", "builtin"}:
-        raise InputError(f"broker: expected {CHOICES}, not {choice!r}")
     guard = None
     if credentials and participants:
         guard = Guard(participants.broker, credentials, Access.of(participants))

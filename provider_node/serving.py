@@ -160,10 +160,13 @@ class Serving:
 
     def look(self, request: LookRequest) -> LookResponse:
         """Answer what only level `full` may ask."""
-        provider = self.provider
-        if self._config.demands_vary:
-            self._demands[request.job] = request.demand
-        service = provider.service_time(request.job, request.category)
+        provider, job = self.provider, request.job
+        known = job in self._demands  # a question changes nothing
+        if self._config.demands_vary and not known:
+            self._demands[job] = request.demand
+        service = provider.service_time(job, request.category)
+        if not known:
+            self._demands.pop(job, None)
         return LookResponse(backlog=provider.node.backlog(self.now), service=service)
 
     def resources(self) -> Resources:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import agent.policies as policies
+from agent.policy import Level
 from fogveil.errors import InputError
 from testbed.embedded import Progress, simulate
 from testbed.joining import Sink
@@ -33,7 +34,7 @@ def run_embedded(
         sinks: list[Sink] = [summary, records] if records else [summary]
         run_hash = simulate(world, chosen, sinks, progress)
         found = checked(summary)
-    result = describe(world, policy, "embedded", run_hash, found)
+    result = describe(world, policy, type(chosen).needs, "embedded", run_hash, found)
     result["wall_seconds"] = time.perf_counter() - wall
     result["cpu_seconds"] = time.process_time() - cpu
     if out:
@@ -50,7 +51,7 @@ def checked(summary: Summary) -> dict[str, Any]:
 
 
 def describe(
-    world: World, policy: str, mode: str, run_hash: str, summary: dict[str, Any]
+    world: World, policy: str, level: Level, mode: str, run_hash: str, summary: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what run.json says of any run, but for what it cost."""
     scenario = world.scenario
@@ -60,7 +61,7 @@ def describe(
         "seed": scenario.seed,
         "policy": policy,
         "label": policies.label_of(policy),
-        "level": policies.find(policy).needs.word,
+        "level": level.word,
         "mode": mode,
         "run_hash": run_hash,
         "summary": summary,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+import ast
 import inspect
-from importlib.machinery import SourceFileLoader
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from agent.agents import Entry, load_trained, trained_kind
 from agent.policy import AgentView, Level, Policy
@@ -40,9 +42,15 @@ def find(spec: str) -> type[Policy]:
         return found
     if spec.endswith(".npz"):
         return trained_kind(Path(spec))
+    path, class_name = code_of(spec)
+    return from_source(read_source(path), path, class_name)
+
+
+def code_of(spec: str) -> tuple[Path, str]:
+    """Return file and class of a policy that is somebody else's code."""
     path, colon, class_name = spec.rpartition(":")
     if colon and path.endswith(".py"):
-        return _from_file(Path(path), class_name)
+        return Path(path), class_name
     raise InputError(
         f"no policy is called {spec!r}: expected one of {', '.join(POLICIES)}, "
         "a trained agent's file.npz, or a class of yours as file.py:Class"
@@ -64,16 +72,42 @@ def label_of(spec: str) -> str:
     return spec if spec in POLICIES else spec.rpartition(":")[2]
 
 
-def _from_file(path: Path, class_name: str) -> type[Policy]:
+def is_foreign(spec: str) -> bool:
+    """Say whether a policy is somebody else's code."""
+    return spec not in POLICIES and not spec.endswith(".npz")
+
+
+def read_source(path: Path) -> bytes:
+    """Read a policy's file."""
     if not path.is_file():
         raise InputError(f"policy file {path} does not exist")
-    # The loader keeps a relative path: by the absolute one the agent's user may not come there.
-    loader = SourceFileLoader(f"_policy_{path.stem}", str(path))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        loader.exec_module(module)
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"policy file {path} cannot be read: {error.strerror}") from error
+
+
+def import_libraries(source: bytes) -> None:
+    """Import what a policy's file imports, without running it.
+
+    Whoever becomes another user before it runs the policy may not find the libraries afterwards.
+    """
+    with suppress(SyntaxError, ValueError):  # said when the policy is loaded
+        for node in ast.walk(ast.parse(source)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for name in names:
+                with suppress(Exception):
+                    import_module(name)
+
+
+def from_source(source: bytes, path: Path, class_name: str) -> type[Policy]:
+    """Run a policy's file and return the class."""
+    module = ModuleType(f"_policy_{path.stem}")
+    module.__file__ = str(path)
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 (what it is for)
     except (Exception, SystemExit) as error:
         raise InputError(f"policy file {path} cannot be loaded: {spell(error)}") from error
     found = getattr(module, class_name, None)
@@ -89,7 +123,11 @@ def _from_file(path: Path, class_name: str) -> type[Policy]:
 
 def load(spec: str, view: AgentView) -> Policy:
     """Make a policy for a run, refusing one that needs more than the providers disclose."""
-    policy = find(spec)
+    return make(spec, find(spec), view)
+
+
+def make(spec: str, policy: type[Policy], view: AgentView) -> Policy:
+    """Make a policy of a class that was found."""
     check_level(spec, policy, view.disclosed)
     if spec.endswith(".npz"):
         return load_trained(Path(spec), view)

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -170,9 +171,13 @@ async def first_of(
 async def _lifeline() -> None:
     """Fail when standard input ends: the launcher holds its other end."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while await reader.read(64):
-        pass
+    kind = os.fstat(sys.stdin.fileno()).st_mode
+    if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        while await reader.read(64):
+            pass
+    elif sys.stdin.isatty():  # started by hand: nobody to lose
+        await loop.create_future()
     raise LostError("launcher", "the launcher was lost")
 
 

@@ -92,6 +92,10 @@ def main() -> None:
         for sentence in (f"fogveil: {error}", *getattr(error, "__notes__", ())):
             say(sentence, err)
         sys.exit(error.exit_code)
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):  # typer says 1, a failed check here
+            sys.exit(141)
+        raise
     except KeyboardInterrupt:
         sys.exit(130)
     except Terminated:

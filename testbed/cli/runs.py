@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-import agent.policies as policies
 from fogveil.errors import InputError
 from testbed import tables
 from testbed.cli.shared import (
@@ -29,7 +28,6 @@ from testbed.cli.shared import (
     Speed,
     Window,
     bar,
-    check_window,
     err,
     federated_plan,
     gather,
@@ -40,7 +38,9 @@ from testbed.cli.shared import (
 from testbed.federated.launch import Report, Testbed
 from testbed.federated.live import LiveTable
 from testbed.federated.run import run_federated
+from testbed.federated.split import check
 from testbed.inspecting.capture import capturing, free_ports
+from testbed.inspecting.recordings import at_work
 from testbed.records import writing
 from testbed.run import run_embedded
 from testbed.world import build_world
@@ -101,10 +101,11 @@ def run(
                 progress(report["clock"]["time"], report["clock"]["decisions"])
 
         if federated or docker:
-            check_window(plan, policy, policies.find(policy))
             plan = replace(plan, policies=(policy,))
             (result,) = run_federated(chosen, plan, folder, watch, _before)
         else:
+            if folder and at_work(folder):
+                raise InputError(f"{folder}: a testbed is at work here")
             result = run_embedded(chosen, policy, folder, progress)
     _show(result, folder, as_json=as_json)
 
@@ -152,15 +153,18 @@ def up(
         record=True,
         docker=docker,
     )
-    check_window(plan, policy, policies.find(policy))
     plan = replace(plan, policies=(policy,))
     if packets and not insecure:
         raise InputError(f"--packets {packets}: what is encrypted tells nothing: add --insecure")
     if packets and docker:
         raise InputError("--packets captures on loopback, where containers do not meet")
+    world = build_world(chosen)
     if packets:
-        plan = replace(plan, ports=free_ports(len(build_world(chosen).nodes) + 2))
-    folder = folder or _new_folder(chosen.name)
+        plan = replace(plan, ports=free_ports(len(world.nodes) + 2))
+    check(plan, world)
+    made = None if folder else _new_folder(chosen.name)
+    folder = folder or made
+    assert folder is not None
     say(f"testbed: {folder} (log of all participants: {folder}/testbed.log)", err)
     try:
         capture = capturing(packets, plan.ports) if packets else nullcontext()
@@ -171,7 +175,8 @@ def up(
         raise
     finally:
         with suppress(OSError):
-            folder.rmdir()  # where nothing came of it
+            if made:
+                made.rmdir()  # where nothing came of it
     _show(result, folder, as_json=as_json)
 
 

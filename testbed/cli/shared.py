@@ -9,8 +9,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from agent.policy import Policy
-from fogveil.disclosure import Level
 from fogveil.errors import InputError
 from testbed.federated.split import Plan
 from testbed.scenario import Scenario, load_scenario
@@ -126,14 +124,3 @@ def federated_plan(
             err,
         )
     return plan
-
-
-def check_window(plan: Plan, spec: str, policy: type[Policy]) -> None:
-    """Refuse windows that the policy cannot have."""
-    ahead = policy.decides_ahead and policy.needs is not Level.FULL
-    ahead = ahead or policy.needs is Level.NONE
-    if plan.window > 1 and not ahead:
-        raise InputError(
-            f"--window {plan.window}: {spec} looks at counts before each decision, so its windows "
-            "are of one decision"
-        )

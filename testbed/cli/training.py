@@ -21,7 +21,6 @@ from testbed.cli.shared import (
     SourceProcesses,
     Window,
     bar,
-    check_window,
     err,
     federated_plan,
     gather,
@@ -56,6 +55,7 @@ def train(
     overrides = gather(override, horizon=horizon, seed=seed, disclosure=disclosure)
     chosen = load(scenario, overrides, rate)
     folder = folder or Path("runs/train") / f"{agent}-{chosen.name}-{chosen.seed}"
+    from testbed.federated.declared import Declared
     from testbed.federated.training import Progress, train_federated
     from testbed.training import Episode
     from testbed.training import train as train_agent
@@ -68,7 +68,7 @@ def train(
         source_processes=source_processes,
         insecure=insecure,
     )
-    check_window(plan, agent, kind)
+    Declared(kind.needs, kind.decides_ahead).check_window(plan.window, agent)
     given = read_hyperparameters(hyperparameters, kind.defaults)
     columns = [
         *("{task.fields[speed]:,.0f}/s", "ε {task.fields[epsilon]:.2f}"),

@@ -34,8 +34,9 @@ from testbed.containers.engine import (
     told,
 )
 from testbed.containers.layout import EVERYWHERE, Layout
+from testbed.federated.apart import users_of
 from testbed.federated.launch import COLOURS, PAUSED, Participant, RelayingBroker, Testbed
-from testbed.federated.split import Plan, Split, seats, users_of
+from testbed.federated.split import Plan, Split, seats
 from testbed.world import World
 
 PLUGIN_PLACE = Path("/usr/lib") / PLUGIN

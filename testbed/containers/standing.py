@@ -18,7 +18,7 @@ from fogveil.identity import BROKER, Credentials
 from testbed.containers.engine import Contained, Engine, Mount
 from testbed.containers.launch import ContainedBroker, prepare_broker, undisturbed
 from testbed.containers.layout import Layout
-from testbed.federated.split import users_of
+from testbed.federated.apart import users_of
 from testbed.federated.windows import Seats
 
 START_WITHIN = 20.0

@@ -87,6 +87,8 @@ class Clock(ClockServiceServicer):
         self._present = 0
         self._all_gone = asyncio.Event()
         self._reported = 0.0
+        self._paced = 0.0
+        """How far the wall clock has let the run go."""
 
     # --- a participant's stream ------------------------------------------------------------------
 
@@ -180,13 +182,18 @@ class Clock(ClockServiceServicer):
                     assert self._speed is not None
                     due = begun + order.grant.until / self._speed
                     await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    self._paced = order.grant.until
                 self._boxes[name].put(order)
 
     # --- the end ---------------------------------------------------------------------------------
 
     @property
     def _where(self) -> str:
-        return f"simulated time {self._windows.time:.6g}"
+        return f"simulated time {self._time:.6g}"
+
+    @property
+    def _time(self) -> float:
+        return self._paced if self._speed else self._windows.time
 
     def _lose(self, name: str, said_by: str | None = None) -> None:
         told = f" (as {said_by} tells)" if said_by and name != "broker" else ""
@@ -236,7 +243,7 @@ class Clock(ClockServiceServicer):
         report(
             clock={
                 "episode": windows.episode,
-                "time": windows.time,
+                "time": self._time,
                 "decisions": windows.decisions,
                 "placed": windows.placed,
             }

@@ -20,10 +20,12 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from broker.access import Participants
+from broker.address import Address
 from broker.starting import start_broker
 from fogveil.disclosure import Level
 from fogveil.errors import FogveilError, InputError, SurroundingsError
 from fogveil.identity import AGENT, AUDITOR, BROKER, Identity
+from testbed.federated.apart import participants_environment
 from testbed.federated.split import CLOCK, LOOPBACK, Plan, Split, check
 from testbed.records import writing
 from testbed.world import World
@@ -36,18 +38,6 @@ COLOURS = cycle(range(31, 37))
 
 PAUSED = "paused"
 SAID_KEPT = 1000
-INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables of the environment that participants get."""
-ENVIRONMENT = {
-    "GRPC_VERBOSITY": "NONE",  # what matters is said in a sentence of ours
-    "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # gRPC's newer engine hands a message through two more threads: a third of the rate.
-    "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
-    "OMP_NUM_THREADS": "1",
-    "PYTHONUNBUFFERED": "1",
-}
-"""What it holds besides."""
-
 Report = dict[str, Any]
 """What a participant told the launcher."""
 
@@ -186,8 +176,14 @@ class Testbed:
             self._log.close()
             raise InputError(f"{self._folder}: another testbed is at work here") from error
         self._log.truncate()
-        if before.exists():  # its records would be mixed with ours
-            shutil.rmtree(before)
+        for left in self._left_before():  # it would be taken for ours
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+    def _left_before(self) -> list[Path]:
+        """Return what a testbed before us left in the folder."""
+        names = ("participants", AUDITOR, "run.json", "jobs.parquet", "decisions.parquet")
+        left = [self._folder / name for name in names]
+        return [*(path for path in left if path.exists()), *self._folder.glob("episode-[0-9]*")]
 
     def _start(self) -> None:
         folder = self._folder / "participants"
@@ -198,7 +194,8 @@ class Testbed:
         self.broker = self._relay(folder / BROKER)
         split.broker = self.broker.address
         split.own_broker = self.broker.identity is not None
-        self.note("launcher", f"the broker is {self.broker.kind} at {self.broker.address}")
+        shown = Address.parse(self.broker.address)  # without a password
+        self.note("launcher", f"the broker is {self.broker.kind} at {shown}")
         self._launch(CLOCK, "testbed.federated.clock", split.clock())
         clock = self._found_at(CLOCK)
         providers = (*seats.fogs, seats.cloud)
@@ -247,17 +244,12 @@ class Testbed:
 
     def _begin(self, name: str, module: str, config: Path) -> Participant:
         """Start a participant, and listen to what it says."""
-        environment = {
-            # A participant is not told what else the experimenter's environment holds.
-            **{key: value for key, value in os.environ.items() if key in INHERITED},
-            **ENVIRONMENT,
-        }
         process = subprocess.Popen(  # noqa: S603 (our own modules)
             [sys.executable, "-P", "-m", module, "--config", str(config)],
             stdin=subprocess.PIPE,  # its end tells the participant that the launcher is gone
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=participants_environment(),
             # Ctrl-C reaches the launcher alone, which ends the others. (Sessions of their own would
             # do that, too, but Linux shares the CPU out by sessions, and badly among many.)
             process_group=0,
@@ -320,7 +312,7 @@ class Testbed:
             running = [p for p in self.participants.values() if p.process.poll() is None]
             if not running:
                 return
-            if all(p.health == PAUSED for p in running):
+            if all(p.health == PAUSED or p.name == self._lost for p in running):
                 break  # they cannot
             self._pump(0.05)
         for participant in self.participants.values():
@@ -360,6 +352,11 @@ class Testbed:
     def _reason(self, told: str) -> str:
         """Return what the participant that was lost said itself, if it had a word to say."""
         lost = self.participants.get(self._lost or "")
+        if self._lost == BROKER and self.broker and self.broker.alive():
+            return (
+                " (its process is still there: it hangs, or has closed a participant's connection, "
+                "as it does when somebody else connects with that participant's identity)"
+            )
         if lost is None or (lost.process.poll() or -1) < 0 or lost.sentence in ("", told):
             return ""
         return f"; its last words: {lost.sentence}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from fogveil.errors import FogveilError
 from testbed.federated.bringing import bring_up
+from testbed.federated.declared import declared
 from testbed.federated.evaluate import join
 from testbed.federated.launch import Report, Testbed
 from testbed.federated.split import Plan, Split
@@ -72,13 +73,13 @@ def conclude(
     results = []
     for episode, (policy, draw) in enumerate(plan.episodes):
         target = out if len(plan.episodes) == 1 or not out else out / f"episode-{episode:04}"
-        drawn = world.drawn(draw)
+        drawn, level = world.drawn(draw), declared(policy, world).needs
         summary = Summary(drawn)
         with Records(target, drawn) if target else nullcontext() as records:
             sinks: list[Sink] = [summary, records] if records else [summary]
             run_hash = join(drawn, split, episode, sinks)
             found = checked(summary)
-        result = describe(drawn, policy, plan.mode, run_hash, found)
+        result = describe(drawn, policy, level, plan.mode, run_hash, found)
         result["federated"] = {**how, "draw": draw}
         result["wall_seconds"] = time.perf_counter() - wall
         result |= cost

@@ -12,17 +12,19 @@ from typing import Any
 from urllib.parse import quote
 
 import agent.policies as policies
+from broker.starting import check_choice
 from fogveil.disclosure import Level
 from fogveil.errors import InputError
 from fogveil.identity import AGENT, AUDITOR, Credentials, Identity
 from fogveil.settings import write_settings
 from provider_node.membership import Group
+from testbed.federated.apart import users_of
+from testbed.federated.declared import declared
 from testbed.federated.identities import Mint
 from testbed.federated.windows import LARGEST_WINDOW, Seats
 from testbed.world import World
 
 CLOCK, BROKER = "clock", "broker"
-FIRST_USER, USERS_PER_RUN = 2**30, 2**9
 """Users without a name, far from those that have one; a few hundred for each run."""
 LOOPBACK = "127.0.0.1"
 
@@ -102,8 +104,9 @@ def check(plan: Plan, world: World) -> None:
     for name in set(names):
         if names.count(name) > 1:
             raise InputError(f"two participants would be called {name}: give the node another name")
+    check_choice(plan.broker)
     for spec in plan.policies:
-        policies.load(spec, world.agent)
+        declared(spec, world).check_window(plan.window, spec)
 
 
 def seats(world: World, source_processes: int) -> Seats:
@@ -186,7 +189,7 @@ class Split:
             folder,
             name=name,
             clock=clock,
-            broker=self.broker,
+            broker="" if name == CLOCK else self.broker,  # which has no business there
             own_broker=self.own_broker,
             own=own,
             user=user if self.site.becomes_user else None,
@@ -303,14 +306,6 @@ class Split:
             words += ["-key", made.key, "-authority", provider.host, addresses[name], "list"]
             lines.append(f"# {name}\n{shlex.join(map(str, words))}\n")
         (folder / "grpcurl.txt").write_text("".join(lines), encoding="utf-8")
-
-
-def users_of(run: str, names: list[str]) -> dict[str, int]:
-    """Give each participant a user of its own, where the launcher may: nobody else has these."""
-    if os.geteuid() != 0:
-        return {}
-    first = FIRST_USER + int(run[:5], 16) * USERS_PER_RUN
-    return {name: first + number for number, name in enumerate(names)}
 
 
 def copy_whole(path: Path, folder: Path) -> str:

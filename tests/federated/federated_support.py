@@ -24,7 +24,8 @@ import agent.policies as policies
 from agent.record import Decision, read_record
 from provider_node.journal import read_journal
 from testbed.embedded import simulate
-from testbed.federated.launch import ENVIRONMENT, Testbed
+from testbed.federated.apart import ENVIRONMENT
+from testbed.federated.launch import Testbed
 from testbed.federated.run import run_federated
 from testbed.federated.split import Plan, Split
 from testbed.scenario import Scenario, load_scenario
