@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import agent.policies as policies
 from agent.process import agent_view
 from fogveil.errors import InputError
+from fogveil.users import become
 
 
 def main() -> None:
@@ -35,20 +37,12 @@ def find_out(given: dict[str, Any]) -> dict[str, Any]:
         source = policies.read_source(path)
         policies.import_libraries(source)
         if given["user"] is not None:
-            become(given["user"])
+            become(given["user"], Path("/"))
         kind = policies.from_source(source, path, class_name)
         policies.make(spec, kind, view)
     except InputError as error:
         return {"refused": str(error)}
     return {"needs": kind.needs.word, "ahead": bool(kind.decides_ahead)}
-
-
-def become(user: int) -> None:
-    """Go on as another user."""
-    os.chdir("/")
-    os.setgroups([])
-    os.setgid(user)
-    os.setuid(user)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,16 @@ from broker.access import Access
 from broker.builtin import Broker
 from fogveil.errors import FogveilError, SurroundingsError
 from fogveil.identity import Credentials
+from fogveil.users import become
 
 
 async def serve(
-    host: str, port: int, guard: tuple[Path, Path] | None = None, *, lifeline: bool
+    host: str,
+    port: int,
+    guard: tuple[Path, Path] | None = None,
+    user: int | None = None,
+    *,
+    lifeline: bool,
 ) -> None:
     """Relay until SIGTERM, SIGINT or, with a lifeline, the end of standard input."""
     loop = asyncio.get_running_loop()
@@ -37,6 +43,8 @@ async def serve(
     if guard:
         identity, access = guard
         broker, secure = Broker(Access.read(access).may), tls.for_broker(Credentials(identity))
+    if user is not None:
+        become(user, Path("/"))
     try:
         listening = await broker.listen(host, port, secure)
     except OSError as error:
@@ -67,6 +75,7 @@ def main() -> int:
         "--identity", type=Path, metavar="FOLDER", help="key, certificate and authority: speak TLS"
     )
     parser.add_argument("--access", type=Path, metavar="FILE", help="which identity may do what")
+    parser.add_argument("--user", type=int, metavar="ID", help="go on as this user (for root)")
     options = parser.parse_args()
     if (options.identity is None) != (options.access is None):
         parser.error("--identity and --access go together")
@@ -76,7 +85,10 @@ def main() -> int:
     logging.basicConfig(format="%(asctime)s %(message)s")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(options.host, options.port, guard, lifeline=options.lifeline))
+            serving = serve(
+                options.host, options.port, guard, options.user, lifeline=options.lifeline
+            )
+            runner.run(serving)
     except FogveilError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

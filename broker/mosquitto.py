@@ -66,14 +66,23 @@ def required_plugin(executable: str) -> Path:
 
 
 def launch(
-    executable: str, folder: Path, address: Address, log: int, guard: Guard | None = None
+    executable: str,
+    folder: Path,
+    address: Address,
+    log: int,
+    guard: Guard | None = None,
+    user: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start mosquitto at an address; what it has to say goes to the descriptor `log`."""
     plugin = required_plugin(executable) if guard else None
     write_files(folder, address, guard, plugin)
+    if user is not None:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user, user)
     return subprocess.Popen(  # noqa: S603 - no shell, and nothing a stranger chose
         [
             *(sys.executable, "-I", "-S", tether.__file__, str(os.getpid())),
+            "" if user is None else str(user),
             *(executable, "-c", CONFIGURATION),
         ],
         cwd=folder,  # so its files have plain names in the configuration
@@ -92,7 +101,7 @@ def write_files(
     access = ["allow_anonymous true"]  # where participants carry no identities
     if guard:
         assert plugin is not None
-        access = _guarded(guard, plugin)
+        access = _guarded(guard, plugin, folder)
         write_private(folder / RULES, json.dumps(rules(guard.access), indent=1))
     write_private(folder / CONFIGURATION, configuration(address, access))
 
@@ -141,13 +150,13 @@ def _listener(address: Address) -> list[str]:
     ]
 
 
-def _guarded(guard: Guard, plugin: Path) -> list[str]:
+def _guarded(guard: Guard, plugin: Path, folder: Path) -> list[str]:
     """Know everybody by a certificate of the run, and by nothing else."""
     credentials = guard.credentials
     return [
-        f"cafile {credentials.authority.resolve()}",
-        f"certfile {credentials.certificate.resolve()}",
-        f"keyfile {credentials.key.resolve()}",
+        f"cafile {_from(folder, credentials.authority)}",
+        f"certfile {_from(folder, credentials.certificate)}",
+        f"keyfile {_from(folder, credentials.key)}",
         "tls_version tlsv1.3",  # or later
         "require_certificate true",
         "use_identity_as_username true",
@@ -156,6 +165,12 @@ def _guarded(guard: Guard, plugin: Path) -> list[str]:
         f"plugin {plugin}",
         f"plugin_opt_config_file {RULES}",
     ]
+
+
+def _from(folder: Path, path: Path) -> Path:
+    """Name a file as it is found from the folder: the way to that may be closed to the broker."""
+    whole, home = path.resolve(), folder.resolve()
+    return whole.relative_to(home) if whole.is_relative_to(home) else whole
 
 
 def _no_limits() -> list[str]:
@@ -184,5 +199,5 @@ def _files() -> list[str]:
         "log_type notice",
         "log_timestamp_format %Y-%m-%dT%H:%M:%S",
     ]
-    # Started by root it would become another user, who cannot write to this folder.
+    # Started by root it would become another user than ours, who cannot write to this folder.
     return [*lines, "user root"] if os.geteuid() == 0 else lines

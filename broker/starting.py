@@ -82,13 +82,14 @@ def start_broker(
     credentials: Credentials | None = None,
     participants: Participants | None = None,
     port: int = 0,
+    user: int | None = None,
 ) -> RunningBroker:
     """Start the chosen broker with its files in `folder`, and return when it takes connections.
 
     `auto` is mosquitto where it is installed, else the built-in broker. With credentials of its own
     it speaks TLS, and lets each of the participants do what `broker.access` says; without, anybody
     may do anything. A broker that is there already is used as it is: who may do what there is its
-    owner's business.
+    owner's business. A launcher that is root may name a user for it to run as.
 
     It dies with its launcher; call this from the main thread, or from one that outlives the broker,
     because Linux takes the end of the thread for the end of the launcher.
@@ -114,7 +115,7 @@ def start_broker(
         folder.mkdir(parents=True, exist_ok=True)
         log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            broker = _start(executable, folder, port, log, guard)
+            broker = _start(executable, folder, port, log, guard, user)
         finally:
             os.close(log)
     except OSError as error:
@@ -127,16 +128,21 @@ def start_broker(
 
 
 def _start(
-    executable: str | None, folder: Path, port: int, log: int, guard: Guard | None
+    executable: str | None,
+    folder: Path,
+    port: int,
+    log: int,
+    guard: Guard | None,
+    user: int | None,
 ) -> RunningBroker | None:
     """Try until a broker answers: a port can be lost to somebody else at the last moment."""
     for _ in range(1 if port else ATTEMPTS):
         with reserve(port) as reserved:
             address = Address(HOST, reserved.getsockname()[1], tls=guard is not None)
             if executable is None:
-                process = _launch_builtin(folder, address, log, guard)
+                process = _launch_builtin(folder, address, log, guard, user)
             else:
-                process = mosquitto.launch(executable, folder, address, log, guard)
+                process = mosquitto.launch(executable, folder, address, log, guard, user)
             broker = RunningBroker(
                 "mosquitto" if executable else "builtin",
                 str(address),
@@ -173,9 +179,11 @@ def reserve(port: int = 0) -> socket.socket:
 
 
 def _launch_builtin(
-    folder: Path, address: Address, log: int, guard: Guard | None
+    folder: Path, address: Address, log: int, guard: Guard | None, user: int | None
 ) -> subprocess.Popen[bytes]:
     options = ["--port", str(address.port), "--lifeline"]
+    if user is not None:
+        options += ["--user", str(user)]
     if guard:
         guard.access.write(folder / ACCESS)
         options += ["--access", str(folder / ACCESS), "--identity", str(guard.credentials.folder)]

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -23,18 +22,7 @@ from fogveil import health
 from fogveil.errors import FogveilError, LostError, SurroundingsError
 from fogveil.recording import Recording, close_all
 from fogveil.settings import Settings, read_settings
-
-LATE = (
-    *(
-        "encodings.ascii",
-        "encodings.cp437",
-        "encodings.idna",
-        "encodings.latin_1",
-        "encodings.utf_8",
-    ),
-    *("concurrent.futures.thread", "linecache", "ssl", "tempfile", "traceback", "zipfile"),
-)
-"""What Python and its libraries load only when they need it."""
+from fogveil.users import become
 
 ARRIVE_WITHIN = 60.0
 """Seconds in which those must be there whom a participant waits for before it begins."""
@@ -80,7 +68,8 @@ def main(program: str, serve: Serve, prepare: Callable[[Settings], None] | None 
             with settings.reading():
                 prepare(settings)
         if settings.user is not None:
-            settings = _become(settings, settings.user)
+            become(settings.user, settings.folder)
+            settings = replace(settings, folder=Path())
         # The loop is not closed: gRPC would complain of calls that are still open.
         asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_until_signalled(settings, serve))
     except FogveilError as error:
@@ -94,17 +83,6 @@ def main(program: str, serve: Serve, prepare: Callable[[Settings], None] | None 
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _become(settings: Settings, user: int) -> Settings:
-    """Go on as a user of our own, to whom nothing belongs but the participant's folder."""
-    for module in LATE:
-        import_module(module)
-    os.chdir(settings.folder)  # the way here may be closed to that user
-    os.setgroups([])
-    os.setgid(user)
-    os.setuid(user)
-    return replace(settings, folder=Path())
 
 
 def _matters(record: logging.LogRecord) -> bool:

@@ -40,7 +40,7 @@ def _check_containers(testbed: Testbed, before: Tried) -> Finding:
         f"container: nothing answers but the clock, the broker and the boundaries; "
         f"{before.tries:,} from inside the providers': nothing but the clock and the broker"
     )
-    return judge(PROMISE, evidence, [*agent.faults, *before.faults])
+    return judge(PROMISE, evidence, [*agent.faults, *before.faults], agent.tries)
 
 
 def check_process(testbed: Testbed, user: int | None, before: Tried | None = None) -> Finding:
@@ -68,7 +68,7 @@ def check_process(testbed: Testbed, user: int | None, before: Tried | None = Non
         f"as the agent's user {user}: {tried} files, folders, memories, environments and traces of "
         f"{len(targets)} other participants tried, all refused"
     )
-    return judge(PROMISE, evidence, got)
+    return judge(PROMISE, evidence, got, tried)
 
 
 def _as_user(user: int, targets: list[tuple[str, int, list[str]]]) -> tuple[int, list[str]]:

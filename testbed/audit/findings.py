@@ -29,9 +29,22 @@ class Finding:
     """What failed, line by line; or more of the evidence."""
 
 
-def judge(promise: str, evidence: str, faults: list[str], details: tuple[str, ...] = ()) -> Finding:
-    """Pass a promise without faults; fail it with them."""
-    if not faults:
-        return Finding(promise, Verdict.PASS, evidence, details)
-    shown = f"{len(faults)} found, such as: {faults[0]}"
-    return Finding(promise, Verdict.FAIL, shown, tuple(faults))
+def judge(
+    promise: str,
+    evidence: str,
+    faults: list[str],
+    examined: int,
+    nothing: str = "there was nothing to examine",
+    details: tuple[str, ...] = (),
+) -> Finding:
+    """Pass a promise without faults; fail it with them.
+
+    `examined` is how many things were looked at. Where there were none, no fault could have been
+    found, so the promise is not shown; `nothing` says why.
+    """
+    if faults:
+        shown = f"{len(faults)} found, such as: {faults[0]}"
+        return Finding(promise, Verdict.FAIL, shown, tuple(faults))
+    if not examined:
+        return Finding(promise, Verdict.NOT_SHOWN, nothing, details)
+    return Finding(promise, Verdict.PASS, evidence, details)

@@ -17,7 +17,7 @@ from fogveil.recording import INITIAL, RESPONSE, STATUS, TRAILING
 from provider_node.journal import journal_path, read_journal
 from testbed.audit.canaries import seek
 from testbed.audit.findings import Finding, judge
-from testbed.audit.stage import Stage, secrets_of
+from testbed.audit.stage import SECRETS, Stage, secrets_of
 from testbed.traffic import Crossing
 
 LISTED = Path(__file__).with_name("boundary.txt")
@@ -64,7 +64,7 @@ def check_schema(level: Level, served: Iterable[Any]) -> Finding:
     faults = [f"{name} is served and not listed" for name in sorted(reachable - listed)]
     faults += [f"{name} is listed and not served" for name in sorted(listed - reachable)]
     evidence = f"all that a provider serves the agent: {', '.join(sorted(reachable)) or 'nothing'}"
-    return judge("schema: only listed fields are served", evidence, faults)
+    return judge("schema: only listed fields are served", evidence, faults, len(reachable))
 
 
 def check_wire(stage: Stage) -> list[Finding]:
@@ -87,20 +87,32 @@ def check_wire(stage: Stage) -> list[Finding]:
         f"{number:,} messages of {size:,} bytes from providers to the agent: every byte is a "
         "listed field, metadata and trailers are gRPC's own"
     )
-    found = [judge("wire: nothing but listed fields crosses", evidence, faults)]
-    planted = [
-        (f"{what} of {name}", value)
-        for name, values in secrets_of(stage.world).items()
-        for what, value in values.items()
-    ]
+    examined, nothing = number, "no message came from a provider to the agent"
+    if level is Level.NONE:  # here that is the promise, kept at each decision
+        if number:
+            faults.append(f"{number:,} messages came from providers, which tell nothing")
+        examined = sum(len(times) for times in _instants(stage).values())
+        evidence = f"{nothing} at {examined:,} decisions"
+        nothing = "no decision was taken"
+    wire = judge("wire: nothing but listed fields crosses", evidence, faults, examined, nothing)
+    return [wire, _check_canaries(stage, allowed)]
+
+
+def _check_canaries(stage: Stage, allowed: set[str]) -> Finding:
+    """Seek every planted number that no listed field gives away in all that the agent sees."""
+    disclosed = [what for what in SECRETS if f"Resources.{what}" in allowed]
+    planted = secrets_of(stage.world, disclosed)
     seen = list(stage.agent_sees())
     volume = sum(len(content) for _, content in seen)
     evidence = (
         f"{len(planted)} planted numbers, sought as text, varint, fixed, float and double in "
         f"{volume:,} bytes: messages, MQTT deliveries, files, log, environment, command line"
     )
-    found.append(judge("canaries: the agent sees no secret", evidence, [*seek(planted, seen)]))
-    return found
+    if disclosed:
+        level = stage.world.agent.disclosed.word
+        evidence += f"; not sought: {' and '.join(disclosed)}, which level {level} discloses"
+    faults = [*seek(planted, seen)]
+    return judge("canaries: the agent sees no secret", evidence, faults, min(len(planted), volume))
 
 
 def _message_faults(crossing: Crossing, allowed: set[str]) -> Iterator[str]:
@@ -134,11 +146,7 @@ def check_truth(stage: Stage) -> Finding:
     names = (*world.nodes, world.cloud)
     faults: list[str] = []
     compared = 0
-    own = stage.split.folder_of(AGENT)
-    instants: dict[int, list[float]] = {
-        episode: [decision.emitted for decision in read_record(record_path(own, episode))]
-        for episode in range(len(stage.plan.episodes))
-    }
+    instants = _instants(stage)
     times = [time for episode in sorted(instants) for time in instants[episode]]
     truth = {name: _counts(stage, name, instants) for name in names}
     sent = {name: _sent(stage, name) for name in names}
@@ -165,7 +173,17 @@ def check_truth(stage: Stage) -> Finding:
                 for at in wrong
             ]
     evidence = f"{compared:,} counts equal what the journals give"
-    return judge("truth: the count is the count", evidence, faults)
+    nothing = f"no provider told a count at {len(times):,} decisions"
+    return judge("truth: the count is the count", evidence, faults, compared, nothing)
+
+
+def _instants(stage: Stage) -> dict[int, list[float]]:
+    """Return when the agent decided, by episode."""
+    own = stage.split.folder_of(AGENT)
+    return {
+        episode: [decision.emitted for decision in read_record(record_path(own, episode))]
+        for episode in range(len(stage.plan.episodes))
+    }
 
 
 def check_masks(stage: Stage) -> Finding:
@@ -181,7 +199,7 @@ def check_masks(stage: Stage) -> Finding:
         if near > LUCK + len(shares) ** 2 * NEAR / 2**32 * 4:
             faults.append(f"{near} of {len(shares)} shares of {name} lie within {NEAR} of another")
     evidence = f"{number:,} shares: none lies nearer to another than chance puts it"
-    return judge("masks: none is used twice", evidence, faults)
+    return judge("masks: none is used twice", evidence, faults, number, "no share was sent")
 
 
 def _sent(stage: Stage, name: str) -> list[int]:

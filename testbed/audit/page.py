@@ -29,6 +29,8 @@ def page(findings: list[Finding], about: str) -> str:
     rows = "\n".join(_row(finding) for finding in findings)
     failed = sum(finding.verdict is Verdict.FAIL for finding in findings)
     summary = "No promise is broken." if not failed else f"{failed} promises are broken."
+    unshown = sum(finding.verdict is Verdict.NOT_SHOWN for finding in findings)
+    summary += f" Not shown: {unshown}, which is not a pass." if unshown else ""
     return f"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

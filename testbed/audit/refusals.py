@@ -223,20 +223,15 @@ def check_methods(testbed: Testbed, world: World) -> Finding:
     ]
     if "says that it is" not in lie:
         faults.append(f"the agent joined the clock as {testbed.split.seats.fogs[0]}: {lie}")
-    planted = [
-        (f"{what} of {name}", value)
-        for name, values in secrets_of(world).items()
-        for what, value in values.items()
-    ]
     texts = [(f"the error text of {c.method} to {c.caller}", c.text.encode()) for c in cells]
-    faults += seek(planted, texts)
+    faults += seek(secrets_of(world), texts)
     allowed = sum(cell.expected for cell in cells)
     evidence = (
         f"{len(cells)} calls by {len({cell.caller for cell in cells})} callers: {allowed} answered "
         f"as promised, {len(cells) - allowed} refused; a false name at the clock is refused"
     )
     details = tuple(f"{c.caller} · {c.server} · {c.method} · {c.got}" for c in cells)
-    return judge("refusals: identity × method", evidence, faults, details)
+    return judge("refusals: identity × method", evidence, faults, len(cells), details=details)
 
 
 # --- MQTT --------------------------------------------------------------------------------------
@@ -334,4 +329,4 @@ def check_topics(broker: str, *, contained: bool = False) -> Finding:
         f"{len(tried):,} tries at {running.kind} (subscribe, publish, receive, retain, will): "
         f"{got} let through as promised, the others refused"
     )
-    return judge("refusals: identity × topic × direction", evidence, faults)
+    return judge("refusals: identity × topic × direction", evidence, faults, len(tried))

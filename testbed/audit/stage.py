@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from fogveil.identity import AGENT
 from fogveil.recording import TRAFFIC
@@ -124,9 +123,27 @@ def look_at_processes(testbed: Testbed) -> dict[str, list[str]]:
     return found
 
 
-def secrets_of(world: World) -> dict[str, dict[str, Any]]:
-    """Return each provider's secrets: the numbers that must be found nowhere else."""
-    return {
-        config.name: {"ipt": config.ipt, "ram": config.ram, "seed": config.seed}
-        for config in (*world.fogs, world.cloud_provider)
+SECRETS = "ipt", "ram", "seed"
+"""Of each provider."""
+
+
+def secrets_of(world: World, disclosed: Collection[str] = ()) -> list[tuple[str, float]]:
+    """Return the planted numbers that the agent must find nowhere, each once, with what it is.
+
+    `disclosed` are those of a provider's secrets that the level of the run gives away. The seed of
+    chance is one number that all providers hold.
+    """
+    found: dict[float, list[str]] = {
+        world.scenario.seed: ["seed of the scenario"],
+        world.sources.seed: ["seed of the sources"],
     }
+    for config in (*world.fogs, world.cloud_provider):
+        for what in SECRETS:
+            if what not in disclosed:
+                found.setdefault(getattr(config, what), []).append(f"{what} of {config.name}")
+    return [(_called(names), value) for value, names in found.items()]
+
+
+def _called(names: list[str]) -> str:
+    first, *others = names
+    return f"{first} and {len(others)} others" if others else first

@@ -134,7 +134,8 @@ def _compare(views: list[list[dict[str, list[str]]]], factors: list[float]) -> F
         f"times; the agent's {number:,} messages and decisions are the same byte for byte, "
         f"with {len(counts)} different sets of counts"
     )
-    return judge("non-interference: secrets change nothing that counts do not", evidence, faults)
+    promise = "non-interference: secrets change nothing that counts do not"
+    return judge(promise, evidence, faults, number)
 
 
 def answer_delays(folder: Path) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,8 @@ from testbed.cli.shared import (
 from testbed.records import writing
 
 STYLES = {"PASS": "green", "FAIL": "bold red", "NOT SHOWN": "yellow", "MEASURED": "cyan"}
+SHOWN = 8
+"""Details of what failed that the console shows."""
 
 
 def audit(
@@ -54,8 +57,9 @@ def audit(
     from testbed.audit.page import page
     from testbed.audit.stage import horizon_for
 
-    chosen = load(scenario, gather(override, disclosure=disclosure), None)
-    chosen = chosen.model_copy(update={"horizon": horizon or horizon_for(chosen, DECISIONS)})
+    chosen = load(scenario, gather(override, disclosure=disclosure, horizon=horizon), None)
+    if horizon is None:
+        chosen = chosen.model_copy(update={"horizon": horizon_for(chosen, DECISIONS)})
     plan = federated_plan(
         federated=True, broker=broker, window=None, source_processes=1, docker=docker
     )
@@ -63,6 +67,7 @@ def audit(
         plan = replace(plan, policies=(policy,))
     findings = run_audit(chosen, plan, lambda words: say(f"… {words}", err))
     failed = [finding for finding in findings if finding.verdict == "FAIL"]
+    unshown = [finding for finding in findings if finding.verdict == "NOT SHOWN"]
     console = err if as_json else out
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -71,10 +76,11 @@ def audit(
         verdict = finding.verdict.value
         words = Text.assemble((finding.promise, "bold"), f"\n{finding.evidence}")
         table.add_row(Text(verdict, STYLES[verdict]), words)
-        for line in finding.details if finding.verdict == "FAIL" else ():
+        for line in _some(finding.details) if finding.verdict == "FAIL" else ():
             table.add_row("", Text(f"· {line}", "red"))
     console.print(table)
     broken = f"{len(failed)} broken" if failed else "none broken"
+    broken += f", {len(unshown)} not shown" if unshown else ""
     say(f"{len(findings)} promises and measurements, {broken}", console)
     if html:
         with writing(html):
@@ -84,9 +90,21 @@ def audit(
         say(f"written: {html}", console)
     if as_json:
         lines = [
-            {"promise": f.promise, "verdict": f.verdict.value, "evidence": f.evidence}
+            {
+                "promise": f.promise,
+                "verdict": f.verdict.value,
+                "evidence": f.evidence,
+                "details": f.details,
+            }
             for f in findings
         ]
         print(json.dumps({"scenario": chosen.name, "findings": lines}))  # noqa: T201
     if failed:
         raise typer.Exit(1)
+
+
+def _some(details: tuple[str, ...]) -> Iterator[str]:
+    """Yield the first of them, and how many there are besides."""
+    yield from details[:SHOWN]
+    if len(details) > SHOWN:
+        yield f"and {len(details) - SHOWN:,} more (--html and --json have them all)"

@@ -133,7 +133,7 @@ def _learn(found: Iterator[Crossed], seen: Seen, about: str, *, whole: bool, as_
     learned = Learned(about, whole=whole)
     for crossed in found:
         learned.take(crossed.received or crossed.one)
-    seen.check_name("--about", about)
+    seen.check_about(about, learned=bool(learned.received))
     if as_json:
         print(json.dumps(learned.plain()))  # noqa: T201 (the promised object)
         return

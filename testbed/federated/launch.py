@@ -222,6 +222,7 @@ class Testbed:
             folder,
             credentials=self.split.identify(BROKER, BROKER, folder / "identity"),
             participants=Participants(self.run, seats.sources, seats.fogs, seats.cloud),
+            user=self.split.users.get(BROKER),
         )
 
     def _found_at(self, name: str) -> str:

@@ -170,7 +170,8 @@ class Split:
         """Whether it has an identity of this run."""
         self.mint = Mint(run) if plan.secure else None
         if users is None:
-            users = users_of(run, [*self.seats.all, CLOCK]) if plan.separate_users else {}
+            names = [*self.seats.all, CLOCK, BROKER]
+            users = users_of(run, names) if plan.separate_users else {}
         self.users = users
         self._clusters: dict[str, list[int]] = {name: [] for name in self.seats.sources}
         for cluster in range(len(world.clusters)):

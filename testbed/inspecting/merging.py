@@ -80,11 +80,13 @@ class Verdict:
     """Messages that one end had not noted, or not written down, when the testbed was stopped."""
     unexplained: list[Crossed] = field(default_factory=list)
     """Messages with bytes that no field of the protocol explains."""
+    silent: list[str] = field(default_factory=list)
+    """Participants of a run that came to its end whose whole recording is missing."""
 
     @property
     def good(self) -> bool:
         """Whether nothing is wrong."""
-        return not (self.differing or self.lonely or self.unexplained)
+        return not (self.differing or self.lonely or self.unexplained or self.silent)
 
 
 class Merger:
@@ -199,7 +201,10 @@ def crossings(recordings: Recordings, merger: Merger, *, follow: bool) -> Iterat
             time.sleep(POLL)
         elif not (follow and taken):
             break
-    yield from merger.rest(complete=recordings.complete())
+    complete = recordings.complete()
+    if complete:
+        merger.verdict.silent = sorted(recordings.missing)
+    yield from merger.rest(complete=complete)
 
 
 def _at(noted: Noted) -> float:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fogveil.errors import InputError
+from fogveil.identity import AGENT, AUDITOR, BROKER, CLOCK, SOURCES
 from fogveil.recording import DELIVERY, INITIAL, METADATA, REQUEST, RESPONSE, STATUS, TRAILING
 from testbed.inspecting.learned import compact, say, text_of
 from testbed.inspecting.merging import Crossed, Verdict
@@ -118,11 +119,33 @@ class Seen:
             known = ", ".join(sorted(self.spelled))
             raise InputError(f"--method {wanted.method}: not in this recording, which has {known}")
 
+    @property
+    def providers(self) -> list[str]:
+        """Those whom the agent may learn from by their disclosing it, the Cloud included."""
+        return sorted(name for name in self.names if _may_be_provider(name))
+
+    def check_about(self, name: str, *, learned: bool) -> None:
+        """Refuse to sum up what the agent learned from somebody who tells nobody anything.
+
+        What others than providers told it, as the clock did, may be asked for as well.
+        """
+        if name in self.providers or learned:
+            return
+        who = "no provider" if name in self.names else "not in this recording"
+        known = ", ".join(self.providers) or "none"
+        raise InputError(f"--about {name}: {who}; the providers in this recording: {known}")
+
     def check_name(self, option: str, name: str) -> None:
         """Refuse a name that nobody has."""
         if name not in self.names:
             known = ", ".join(sorted(self.names)) or "nobody"
             raise InputError(f"{option} {name}: not in this recording, which has {known}")
+
+
+def _may_be_provider(name: str) -> bool:
+    """Tell whether a name is neither another role's nor a stranger's, who has but an address."""
+    others = AGENT, CLOCK, BROKER, AUDITOR, SOURCES
+    return name not in others and not name.startswith(f"{SOURCES}-") and ":" not in name
 
 
 class Lines:
@@ -244,6 +267,8 @@ def conclude(verdict: Verdict, console: Console) -> None:
             console,
             f"recorded at both ends, the same bytes in the same order: {verdict.both:,} messages",
         )
+    if verdict.silent:
+        say(console, f"NO RECORDING OF {', '.join(verdict.silent)}", "bold red")
     if verdict.unfinished:
         say(console, f"messages that the end of the testbed cut off: {verdict.unfinished:,}")
     for faults, title in (

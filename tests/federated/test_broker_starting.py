@@ -343,3 +343,21 @@ def test_something_else_listens(
         assert text.startswith("the broker mqtt://127.0.0.1:")
         assert re.search(sentence, text)
         assert "secret" not in text
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give it a user")
+def test_it_runs_as_the_user_it_is_given_and_dies_with_its_launcher_still(
+    kind: str, tmp_path: Path
+) -> None:
+    user = 2**30 + 5
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    running = start_broker(kind, closed / "broker", user=user)
+    try:
+        assert Path(f"/proc/{running.pid}").stat().st_uid == user
+        assert takes_connections(running.address)
+        status = Path(f"/proc/{running.pid}/status").read_text()
+        assert f"Uid:\t{user}\t{user}\t{user}\t{user}" in status
+        assert "Groups:\t \n" in status
+    finally:
+        running.stop()
