@@ -169,6 +169,7 @@ def execute(plan: Plan, to_do: Iterable[Cell]) -> Iterator[Cell]:
             future.result()
             yield futures[future]
     except BrokenProcessPool as error:
+        pool.shutdown()  # or it is still at it when Python ends, which then shows a traceback
         raise SurroundingsError("a worker process died; the same command goes on") from error
     except BaseException:
         # The parent alone hears Ctrl-C; workers finish the run they are at and start no other.

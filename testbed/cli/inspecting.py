@@ -21,7 +21,11 @@ from testbed.inspecting.showing import Filter, JsonLines, Lines, Seen, conclude
 def inspect(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="RUN", help="A recorded run's folder, or one participant's."),
+        typer.Argument(
+            metavar="RUN",
+            help="A recorded run's folder, or one participant's.",
+            readable=False,  # what cannot be read is told in a sentence of ours
+        ),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="The testbed at work, the newest one; follows it.")

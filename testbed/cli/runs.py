@@ -35,6 +35,7 @@ from testbed.cli.shared import (
     out,
     say,
 )
+from testbed.federated.declared import declared
 from testbed.federated.launch import Report, Testbed
 from testbed.federated.live import LiveTable
 from testbed.federated.run import run_federated
@@ -101,6 +102,7 @@ def run(
                 progress(report["clock"]["time"], report["clock"]["decisions"])
 
         if federated or docker:
+            declared(policy, build_world(chosen)).check_window(plan.window, policy)
             plan = replace(plan, policies=(policy,))
             (result,) = run_federated(chosen, plan, folder, watch, _before)
         else:
@@ -162,6 +164,7 @@ def up(
     if packets:
         plan = replace(plan, ports=free_ports(len(world.nodes) + 2))
     check(plan, world)
+    declared(policy, world).check_window(plan.window, policy)
     made = None if folder else _new_folder(chosen.name)
     folder = folder or made
     assert folder is not None

@@ -106,7 +106,7 @@ def check(plan: Plan, world: World) -> None:
             raise InputError(f"two participants would be called {name}: give the node another name")
     check_choice(plan.broker)
     for spec in plan.policies:
-        declared(spec, world).check_window(plan.window, spec)
+        declared(spec, world)
 
 
 def seats(world: World, source_processes: int) -> Seats:

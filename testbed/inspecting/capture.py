@@ -60,7 +60,7 @@ def capturing(path: Path, ports: tuple[int, ...]) -> Iterator[None]:
     path.unlink(missing_ok=True)
     process = subprocess.Popen(  # noqa: S603 (a path we looked up, and no shell)
         [
-            *(sys.executable, "-I", "-S", tether.__file__, str(os.getpid())),
+            *(sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), ""),  # as this user
             *(program, "-q", "-i", INTERFACE, "-w", str(path)),
             *("-f", f"tcp portrange {ports[0]}-{ports[-1]}"),
         ],

@@ -131,9 +131,9 @@ class Seen:
         """
         if name in self.providers or learned:
             return
-        who = "no provider" if name in self.names else "not in this recording"
+        who = "not a provider" if name in self.names else "not in this recording"
         known = ", ".join(self.providers) or "none"
-        raise InputError(f"--about {name}: {who}; the providers in this recording: {known}")
+        raise InputError(f"--about {name}: {who}; the providers to ask about are {known}")
 
     def check_name(self, option: str, name: str) -> None:
         """Refuse a name that nobody has."""

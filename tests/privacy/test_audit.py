@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,21 +17,25 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT, SCENARIOS, Kept
+from typer.testing import CliRunner
 
 import agent.policies as policies
 from broker.access import Access
 from broker.topics import Topics
 from fogveil.disclosure import Level
+from fogveil.errors import InputError
 from fogveil.identity import AGENT, Identity
 from fogveil.v1 import boundary_pb2
+from testbed.audit import auditing
 from testbed.audit.auditing import LOOKER
 from testbed.audit.canaries import seek, spellings
 from testbed.audit.confinement import check_process
-from testbed.audit.findings import Verdict
+from testbed.audit.findings import Verdict, judge
 from testbed.audit.messages import check_masks, check_schema, check_truth, check_wire
 from testbed.audit.refusals import check_methods, check_topics
-from testbed.audit.stage import Stage, look_at_processes, plant
+from testbed.audit.stage import Stage, look_at_processes, plant, secrets_of
 from testbed.audit.twins import twin, twin_speeds
+from testbed.cli.app import app
 from testbed.embedded import simulate
 from testbed.federated.launch import Testbed
 from testbed.federated.split import Plan, Split
@@ -106,6 +111,58 @@ def test_a_healthy_testbed_passes_what_the_broken_ones_fail(staged):
     made = staged(during=check_methods)
     findings = [*check_wire(made), check_truth(made), made.during]
     assert set(verdicts(findings).values()) == {Verdict.PASS}, findings
+
+
+# --- what shows nothing --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("horizon", ["-1", "0", "nan"])
+def test_a_horizon_that_is_none_is_refused(monkeypatch, horizon):
+    monkeypatch.setattr(auditing, "audit", lambda *_: pytest.fail("it was brought up"))
+    words = ["audit", str(SCENARIOS / "tiny.toml"), f"--horizon={horizon}"]
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, InputError)
+    assert "tiny.toml: horizon: input should be " in str(done.exception)
+
+
+def test_a_policy_that_asks_nobody_shows_nothing_of_what_providers_say(staged):
+    made = staged(policy="random")
+    found = verdicts([*check_wire(made), check_truth(made)])
+    unshown = Verdict.NOT_SHOWN
+    assert found == {"wire": unshown, "canaries": Verdict.PASS, "truth": unshown}
+
+
+def test_at_level_none_it_is_shown_that_nothing_comes(staged):
+    made = staged("none", "round-robin")
+    wire, canaries = check_wire(made)
+    assert (wire.verdict, canaries.verdict) == (Verdict.PASS, Verdict.PASS)
+    assert re.fullmatch(
+        r"no message came from a provider to the agent at [1-9]\d* decisions", wire.evidence
+    )
+    assert check_truth(made).verdict is Verdict.NOT_SHOWN
+
+
+def test_what_examined_nothing_is_no_pass():
+    assert judge("a promise", "0 of 0", [], 0, "nobody spoke").verdict is Verdict.NOT_SHOWN
+    assert judge("a promise", "0 of 0", [], 0, "nobody spoke").evidence == "nobody spoke"
+    assert judge("a promise", "1 of 1", [], 1).verdict is Verdict.PASS
+    assert judge("a promise", "0 of 0", ["a fault"], 0).verdict is Verdict.FAIL
+
+
+def test_the_console_has_some_of_many_faults_and_the_page_all(monkeypatch, tmp_path):
+    faults = [f"fault number {number}" for number in range(1, 101)]
+    monkeypatch.setattr(auditing, "audit", lambda *_: [judge("a promise", "", faults, 1)])
+    words = ["audit", str(SCENARIOS / "tiny.toml"), "--html", str(tmp_path / "page.html")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1
+    assert "· fault number 8\n" in "".join(
+        f"{line.rstrip()}\n" for line in done.stdout.splitlines()
+    )
+    assert "· fault number 9" not in done.stdout
+    assert "and 92 more" in done.stdout
+    assert "fault number 100" in (tmp_path / "page.html").read_text()
+    told = CliRunner().invoke(app, [*words, "--json"]).stdout.splitlines()[-1]
+    assert json.loads(told)["findings"][0]["details"] == faults
 
 
 # --- a field more --------------------------------------------------------------------------------
@@ -208,11 +265,12 @@ def test_a_secret_in_a_trailer_fails_the_wire_and_the_canaries(broken, staged):
         import provider_node.process as process
         over = []
         work = process.ProviderProcess._work
-        async def working(self, grant):
-            await work(self, grant)
+        def working(self, grant):
+            doing = work(self, grant)
             boundary.SPEED = str(int(self._config.ipt))
             if grant.last:
                 over.append(True)
+            return doing
         process.ProviderProcess._work = working
         watch = boundary.QueueBoundary.Watch
         async def telling(self, request, context):
@@ -259,6 +317,24 @@ def test_the_whole_scenario_in_the_agents_folder_fails_the_canaries(monkeypatch,
     assert wire.verdict is Verdict.PASS
     assert canaries.verdict is Verdict.FAIL
     assert "scenario.json" in canaries.evidence
+
+
+def test_at_level_full_what_is_disclosed_is_no_secret_and_the_seeds_are(staged):
+    made = staged("full", "setr")
+    wire, canaries = check_wire(made)
+    assert (wire.verdict, canaries.verdict) == (Verdict.PASS, Verdict.PASS), canaries
+    assert canaries.evidence.startswith("3 planted numbers")
+    assert canaries.evidence.endswith("not sought: ipt and ram, which level full discloses")
+    seeds = {
+        "seed of fog-1 and 3 others": made.world.fogs[0].seed,
+        "seed of the sources": made.world.sources.seed,
+        "seed of the scenario": made.world.scenario.seed,
+    }
+    for name, seed in seeds.items():
+        (made.split.folder_of(AGENT) / "note.txt").write_text(f"it is {seed}")
+        _, canaries = check_wire(made)
+        assert canaries.verdict is Verdict.FAIL
+        assert f"{name} stands as text in its file note.txt" in canaries.details
 
 
 # --- doors that stand open -----------------------------------------------------------------------
@@ -381,6 +457,16 @@ def test_planted_secrets_are_permuted_and_distinct():
     times = sorted(work / fog.ipt for fog in plain.fogs for work in fog.instructions)
     planted = sorted(work / fog.ipt for fog in world.fogs for work in fog.instructions)
     assert times == pytest.approx(planted, rel=0.01)
+
+
+def test_a_number_that_several_hold_is_one_canary():
+    world = build_world(plant(load_scenario(SCENARIOS / "paper.toml"), 1))
+    planted = secrets_of(world)
+    assert len({value for _, value in planted}) == len(planted)
+    # Ten nodes and the Cloud: a speed and a memory each, and one seed of them all; two seeds more.
+    assert len(planted) == 11 * 2 + 1 + 2
+    assert ("seed of fog-1 and 10 others", world.cloud_provider.seed) in planted
+    assert len(secrets_of(world, ("ipt",))) == len(planted) - 11
 
 
 @settings(max_examples=30, deadline=None)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -31,6 +34,7 @@ from testbed.world import build_world
 PROGRAMS = Path(sys.executable).parent
 WATCH = "/fogveil.v1.QueueService/Watch"
 HORIZON = 300.0
+ASKABLE = "the providers to ask about are cloud, fog-1, fog-2, fog-3$"
 
 
 def inspect(*words):
@@ -262,7 +266,9 @@ def test_filters(watched, words, wanted):
         (("--method", "Wach"), "--method Wach: not in this recording, which has ClockService.Join"),
         (("--kind", "answer"), "--kind answer: expected some of request, response"),
         (("--between", "agent"), "--between agent: expected two names"),
-        (("--about", "fog-9"), "--about fog-9: not in this recording"),
+        (("--about", "fog-9"), f"--about fog-9: not in this recording; {ASKABLE}"),
+        (("--about", "agent"), f"--about agent: not a provider; {ASKABLE}"),
+        (("--about", "broker"), f"--about broker: not a provider; {ASKABLE}"),
         (("--about", "fog-3", "--summary"), "choose one of"),
         (("--whole",), "--whole goes with --about"),
         (("--live",), "no testbed is at work here"),
@@ -281,6 +287,35 @@ def test_what_is_no_recording_is_refused(tmp_path):
     (tmp_path / "traffic.jsonl").write_text("{}\n")
     with pytest.raises(InputError, match="is not a recording"):
         inspect(tmp_path)
+
+
+@contextmanager
+def nobody():
+    """Be a user who may not read what root may."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("closed", ["run", "run/participants", "run/participants/agent"])
+@pytest.mark.parametrize("asked", ["run", "run/participants/agent/traffic.jsonl"])
+def test_what_may_not_be_read_is_told_in_a_sentence(closed, asked):
+    with tempfile.TemporaryDirectory() as place:  # pytest's own are closed to others altogether
+        whole = Path(place) / "run" / "participants" / "agent"
+        whole.mkdir(parents=True)
+        (whole / "traffic.jsonl").write_text("")
+        Path(place).chmod(0o755)
+        (Path(place) / closed).chmod(0)
+        try:
+            with nobody(), pytest.raises(InputError, match="cannot be read: Permission denied$"):
+                inspect(Path(place) / asked)
+        finally:
+            (Path(place) / closed).chmod(0o755)
 
 
 def test_one_participants_recording_is_enough(watched):
@@ -364,6 +399,24 @@ def test_a_message_that_one_end_left_out_is_noticed(copy, end):
     code, text = inspect(copy, "--limit", 1)
     assert code == 1
     assert "RECORDED AT ONE END ONLY: 1 message" in text
+
+
+@pytest.mark.parametrize("end", ["agent", "fog-3", "clock"])
+def test_a_whole_recording_that_is_missing_is_noticed(copy, end):
+    (copy / "participants" / end / "traffic.jsonl").unlink()
+    os.utime(copy / "run.json", (1, 1))  # a copy of a run has the times of the copying
+    code, text = inspect(copy, "--summary")
+    assert code == 1
+    assert f"NO RECORDING OF {end}" in text
+    assert "RECORDED AT ONE END ONLY: " in text
+    assert "recorded at both ends" not in text
+
+
+def test_who_was_not_to_record_is_not_missed(copy):
+    (copy / "participants" / "fog-3" / "traffic.jsonl").unlink()
+    config = copy / "participants" / "fog-3" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "record": False}))
+    assert inspect(copy, "--summary")[0] == 0
 
 
 def test_a_participant_that_was_killed_is_no_fault(copy):
