@@ -4,186 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
-from support import ROOT, SCENARIOS
-from typer.testing import CliRunner
+from inspect_support import Watched, change, inspect, listed, noted, number
 
 from agent.record import read_record, record_path
-from fogveil.errors import InputError, SurroundingsError
-from fogveil.identity import PROVIDER, Identity
+from fogveil.errors import InputError
 from provider_node.journal import journal_path, read_journal
-from testbed.cli.app import app
-from testbed.federated.launch import Testbed
-from testbed.federated.split import Plan
-from testbed.inspecting import capture
-from testbed.inspecting.packets import Direction, Segment
-from testbed.scenario import load_scenario
-from testbed.world import build_world
 
-PROGRAMS = Path(sys.executable).parent
-WATCH = "/fogveil.v1.QueueService/Watch"
-HORIZON = 300.0
 ASKABLE = "the providers to ask about are cloud, fog-1, fog-2, fog-3$"
-
-
-def inspect(*words):
-    """Run the command here; return its exit code and what it printed."""
-    done = CliRunner().invoke(app, ["inspect", *map(str, words)], catch_exceptions=True)
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.exit_code, done.stdout
-
-
-def listed(*words):
-    code, text = inspect(*words, "--json")
-    assert code == 0, text
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def buf(identity, host, address, *words):
-    """Call a provider as an auditor does, with a client that is not ours."""
-    return subprocess.run(
-        [
-            *(PROGRAMS / "buf", "curl", "--protocol", "grpc", "--servername", host),
-            *("--cacert", identity / "authority.pem", "--cert", identity / "certificate.pem"),
-            *("--key", identity / "key.pem", *words[:-1], f"https://{address}{words[-1]}"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-
-class Watched:
-    """A testbed that was followed while it ran, with what an auditor could do meanwhile."""
-
-    def __init__(self, place):
-        self.folder = place / "runs" / "up" / "tiny"
-        world = build_world(load_scenario(SCENARIOS / "tiny.toml", {"horizon": HORIZON}))
-        plan = Plan(policies=("jsq",), broker="builtin", record=True)
-        with Testbed(world, plan, self.folder, hold=True) as testbed:
-            with (place / "followed").open("w") as shown:
-                follower = subprocess.Popen(
-                    [PROGRAMS / "fogveil", "inspect", "--live", "--json"], cwd=place, stdout=shown
-                )
-            self._audit(testbed)
-            while follower.poll() is None and not (place / "followed").stat().st_size:
-                time.sleep(0.05)
-            self.early = (place / "followed").read_text().splitlines()[0]
-            testbed.release()
-            testbed.wait()
-        assert follower.wait(timeout=60) == 0
-        self.followed = [*map(json.loads, (place / "followed").read_text().splitlines())]
-        self.listed = listed(self.folder)
-
-    def _audit(self, testbed):
-        host, address = Identity(testbed.run, PROVIDER, "fog-3").host, testbed.addresses["fog-3"]
-        auditor, agent = self.folder / "auditor", self.folder / "participants/agent/identity"
-        testbed.split.identify("agent", "agent", agent)  # it is not up yet
-        self.words = (auditor / "grpcurl.txt").read_text()
-        assert f"-authority {host} {address} list" in self.words
-        self.services = buf(auditor, host, address, "--list-services", "")
-        self.methods = buf(auditor, host, address, "--list-methods", "")
-        old = "--reflect-protocol", "grpc-v1alpha", "--list-methods", ""
-        self.old_methods = buf(auditor, host, address, *old)
-        self.watching = buf(auditor, host, address, WATCH)
-        self.as_agent = buf(agent, host, address, "--list-services", "")
-
-    def participant(self, name):
-        return self.folder / "participants" / name
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     return Watched(tmp_path_factory.mktemp("watched"))
-
-
-class Captured:
-    """A testbed in plain text, with its packets, and with a stranger's among them."""
-
-    def __init__(self, place):
-        self.folder, self.packets = place / "plain", place / "all.pcapng"
-        words = ("scenarios/tiny.toml", "--policy", "jsq", "--horizon", HORIZON, "--speed", 100)
-        words += ("--out", self.folder, "--insecure", "--packets", self.packets)
-        up = subprocess.Popen(
-            [PROGRAMS / "fogveil", "up", *map(str, words)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        log = self.folder / "testbed.log"
-        while not (log.exists() and "started agent" in log.read_text()):
-            assert up.poll() is None, up.communicate()
-            time.sleep(0.05)
-        config = self.folder / "participants" / "agent" / "config.json"
-        address = json.loads(config.read_text())["own"]["providers"]["fog-3"]
-        with grpc.insecure_channel(address) as channel:
-            reflect = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
-            with pytest.raises(grpc.RpcError) as self.refused:
-                channel.unary_unary(reflect)(b"\x3a\x00", timeout=30)
-        _, said = up.communicate(timeout=120)
-        assert up.returncode == 0, said
-
-
-@pytest.fixture(scope="module")
-def captured(tmp_path_factory):
-    return Captured(tmp_path_factory.mktemp("captured"))
-
-
-@pytest.fixture(scope="module")
-def quiet(captured):
-    """The same capture without the stranger's packets."""
-    strangers = [line for line in noted(captured.folder, "fog-3") if "ipv4" in line["from"]]
-    (port,) = {line["address"].rpartition(":")[2] for line in strangers if "address" in line}
-    path = captured.packets.with_name("quiet.pcapng")
-    tshark("-r", captured.packets, "-Y", f"!(tcp.port=={port})", "-w", path)
-    folder = captured.folder.with_name("quiet")
-    shutil.copytree(captured.folder, folder)
-    change(folder, "fog-3", lambda line: None if line in strangers else line)
-    return folder, path
-
-
-def tshark(*words):
-    words = ["tshark", *map(str, words)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def noted(folder, name):
-    text = (folder / "participants" / name / "traffic.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def change(folder, name, changed):
-    """Change one end's recording, line by line; None takes a line away."""
-    lines = [each for line in noted(folder, name) if (each := changed(line)) is not None]
-    path = folder / "participants" / name / "traffic.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def number(which, change_it, sender="fog-3"):
-    """Return a change of the so-manieth count that a provider told."""
-    seen = iter(range(10**6))
-
-    def changed(line):
-        told = (line["from"], line["to"], line["kind"]) == (sender, "agent", "response")
-        return change_it(line) if told and next(seen) == which else line
-
-    return changed
 
 
 @pytest.fixture
@@ -464,112 +304,6 @@ def test_an_unknown_field_deep_inside_is_noticed(copy):
     assert "NOT EXPLAINED BY THE PROTOCOL: grant.field 15: 42" in text
 
 
-# --- the wire ------------------------------------------------------------------------------------
-
-
-def test_what_was_recorded_is_what_was_on_the_wire(quiet):
-    folder, packets = quiet
-    code, text = inspect(folder, "--packets", packets, "--json")
-    found = json.loads(text)
-    assert (code, found["faults"]) == (0, [])
-    messages = [line for line in listed(folder) if line["kind"] in ("request", "response")]
-    assert sum(flow["on_the_wire"] for flow in found["flows"]) == len(messages)
-    assert sum(flow["bytes"] for flow in found["flows"]) == sum(line["size"] for line in messages)
-    # A witness that is not ours reads the same off the wire.
-    ports = {
-        flow["value"].rpartition(":")[2] for flow in found["headers"] if "auth" in flow["name"]
-    }
-    decode = [word for port in ports for word in ("-d", f"tcp.port=={port},http2")]
-    lengths = tshark(
-        "-r", packets, *decode, "-Y", "grpc", "-T", "fields", "-e", "grpc.message_length"
-    )
-    sizes = [int(size) for line in lengths.split() for size in line.split(",")]
-    assert sorted(sizes) == sorted(line["size"] for line in messages)
-    code, text = inspect(folder, "--packets", packets)
-    assert code == 0
-    assert f"what was recorded is what was on the wire: {len(messages)} messages" in text
-    # The older format holds the same.
-    older = packets.with_suffix(".pcap")
-    tshark("-r", packets, "-F", "pcap", "-w", older)
-    assert json.loads(inspect(folder, "--packets", older, "--json")[1]) == found
-
-
-def test_a_recording_that_was_changed_at_both_ends_is_not_the_wires(quiet, tmp_path):
-    folder = tmp_path / "changed"
-    shutil.copytree(quiet[0], folder)
-    for end in ("agent", "fog-3"):
-        change(folder, end, number(4, lambda line: {**line, "bytes": "0a0109"}))
-        change(folder, end, number(2, lambda line: None, sender="fog-1"))
-    change(folder, "fog-1", number(2, lambda line: None, sender="fog-1"))
-    code, text = inspect(folder, "--packets", quiet[1])
-    assert code == 1
-    assert "THE WIRE AND THE RECORDING DIFFER" in text
-    assert "fog-3 → agent QueueService.Watch response number 5: on the wire 0a010" in text
-    assert ", recorded 0a0109" in text
-    assert sum("DIFFERENT" in line for line in text.splitlines()) == 2
-
-
-def test_what_nobody_sent_or_recorded_is_listed(captured, quiet):
-    """A stranger called a method that is not there; gRPC's reader never read the message."""
-    code, text = inspect(captured.folder, "--packets", captured.packets)
-    assert code == 1
-    assert "ServerReflection.ServerReflectionInfo request: 1 on the wire and not recorded" in text
-    assert "this method is not served here" in text
-    # Somebody whom no server has noted at all.
-    code, text = inspect(quiet[0], "--packets", captured.packets)
-    assert code == 1
-    assert "is on the wire and nobody recorded it" in text
-
-
-def test_a_broken_capture_is_noticed(quiet, tmp_path):
-    folder, packets = quiet
-    content, broken = packets.read_bytes(), tmp_path / "broken.pcapng"
-    broken.write_bytes(content[: len(content) * 2 // 3])
-    code, text = inspect(folder, "--packets", broken)
-    assert code == 1
-    assert "recorded and not on the wire" in text
-    broken.write_bytes(b"no packets")
-    with pytest.raises(InputError, match="is not a capture of packets"):
-        inspect(folder, "--packets", broken)
-
-
-def test_segments_are_put_in_order():
-    said = bytes(random.Random(1).randrange(256) for _ in range(5000))
-    first = 2**32 - 700  # numbers begin anew on the way
-    cuts = [0, *sorted(random.Random(2).sample(range(1, 5000), 60)), 5000]
-    pieces = [(begin, said[begin:end]) for begin, end in zip(cuts, cuts[2:], strict=False)]
-    random.Random(3).shuffle(pieces)
-    direction = Direction(first)
-    for begin, piece in [*pieces, *pieces[:9]]:
-        direction.take(Segment("a", "b", (first + begin) % 2**32, 0, piece))
-    assert bytes(direction.content) == said
-    assert not direction.gap
-    direction.take(Segment("a", "b", (first + 6000) % 2**32, 0, b"later"))
-    assert direction.gap
-
-
-def test_packets_are_captured_in_plain_text_and_with_rights_only(monkeypatch, tmp_path):
-    words = ["up", str(SCENARIOS / "tiny.toml"), "--policy", "jsq", "--packets", "x.pcapng"]
-    done = CliRunner().invoke(app, words)
-    assert isinstance(done.exception, InputError)
-    assert "add --insecure" in str(done.exception)
-    with (
-        pytest.raises(SurroundingsError, match="packets cannot be captured"),
-        capture.capturing(tmp_path / "no" / "folder.pcapng", (20000,)),
-    ):
-        pass
-    said = (
-        b"Capturing on 'lo'\ndumpcap: You do not have permission to capture on device \"lo\".\n(so"
-    )
-    assert capture._reason(said).startswith("this takes root, or the right to capture")
-    monkeypatch.setattr(capture, "PROGRAM", "dumpcap-that-is-not-there")
-    with (
-        pytest.raises(SurroundingsError, match="apt install tshark"),
-        capture.capturing(tmp_path / "x.pcapng", (20000,)),
-    ):
-        pass
-
-
 # --- the auditor ---------------------------------------------------------------------------------
 
 
@@ -589,7 +323,3 @@ def test_the_auditor_is_told_no_count_and_the_agent_nothing_by_reflection(watche
     refused = listed(watched.folder, "--to", "auditor", "--kind", "status")
     assert [line["text"][:2] for line in refused] == [["PERMISSION_DENIED", refusal]]
     assert listed(watched.folder, "--to", "auditor", "--method", "Watch", "--kind", "status")
-
-
-def test_in_plain_text_there_is_no_reflection(captured):
-    assert captured.refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
