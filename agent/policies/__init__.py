@@ -31,6 +31,7 @@ POLICIES = {
     "sed": _entry("sed", "ShortestExpectedDelay", "true mean speeds and counts"),
     "setr": _entry("setr", "ShortestTotalResponse", "the oracle that knows everything"),
     "veil": _entry("veil", "ShippedVeil", "trained on counts: what each decision costs everybody"),
+    "veil-total": _entry("veil_total", "VeilTotal", "the total alone: probes, then knows"),
     "ci-setr": _entry("ci_setr", "CountInferredResponse", "counts alone, speeds inferred"),
 }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import agent.policies as policies
 from agent.choosing import choose, learn
+from agent.inference.transcript import Transcript
 from agent.policy import AgentView, Level, Observation, Policy
 from agent.record import read_record, record_path
 from fogveil.errors import InputError
@@ -22,7 +23,6 @@ from testbed.federated.bringing import bring_up
 from testbed.federated.split import Plan as TestbedPlan
 from testbed.leakage import placing
 from testbed.leakage.placing import BLIND, Prober, class_name
-from testbed.leakage.transcript import Transcript
 from testbed.world import World, build_world
 
 ORDINARY = {Level.COUNT: "jsq", Level.TOTAL: "random"}

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agent.inference.inferring import infer
+from agent.inference.transcript import Floats, Ints, Transcript, marks_of
 from agent.policy import Level
 from fogveil.errors import InputError, SurroundingsError
 from fogveil.randomness import Seeds, drawn
 from testbed.federated.split import Plan as TestbedPlan
 from testbed.leakage.attackers import attacker, watch, watch_testbed
-from testbed.leakage.inferring import infer
-from testbed.leakage.transcript import Floats, Ints, Transcript, marks_of
 from testbed.scenario import Scenario
 from testbed.statistics import Estimate, estimate
 from testbed.world import World, build_world

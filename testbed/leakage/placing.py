@@ -6,34 +6,24 @@ stands for itself: it imports nothing of the testbed.
 
 from __future__ import annotations
 
+from agent.inference.probing import Bursts
 from agent.policies.nearest import Nearest
 from agent.policies.random import Random
 from agent.policies.round_robin import RoundRobin
 from agent.policy import Level, Observation, Policy
-from fogveil.disclosure import CountKind
-
-BURSTS = {CountKind.WAITING: 6, CountKind.IN_SYSTEM: 3}
-"""Jobs in a burst. A lone job never shows in a waiting count: it takes more to see one."""
 
 
 class Prober(Policy):
-    """Places in order to learn: a burst of jobs to one node, then to the next, and so on.
-
-    A line forms at the node; how fast it shrinks tells how fast the node is. The more jobs stand
-    in one line, the more service times lie between its first and its last look, and the less the
-    time between two looks blurs their sum. In a total the burst stands out against the rest.
-    """
+    """Places in order to learn, and not to serve well."""
 
     def reset(self) -> None:
         """Begin with the first node."""
-        self._placed = 0
+        self._bursts = Bursts(self.view)
 
     def place(self, seen: Observation) -> int:
         """Return the node whose turn it is."""
         del seen
-        turn = self._placed // BURSTS[self.view.count]
-        self._placed += 1
-        return turn % len(self.view.nodes)
+        return self._bursts.next()
 
 
 BLIND = {None: Prober, "random": Random, "round-robin": RoundRobin, "nearest": Nearest}

@@ -12,14 +12,15 @@ from support import SCENARIOS, make_world
 from typer.testing import CliRunner
 
 import agent.policies as policies
+from agent.inference.evidence import CountEvidence, Line, TotalEvidence
+from agent.inference.inferring import infer
+from agent.inference.transcript import Transcript, marks_of
 from agent.policy import Level, Observation
 from fogveil.errors import InputError
 from provider_node.node import Node
 from testbed.cli.app import app
 from testbed.federated import split
 from testbed.leakage.attackers import attacker, policy_at, watch, watch_testbed
-from testbed.leakage.evidence import CountEvidence, Line, TotalEvidence
-from testbed.leakage.inferring import infer
 from testbed.leakage.meter import (
     Plan,
     guess_prior,
@@ -32,7 +33,6 @@ from testbed.leakage.meter import (
     true_service,
 )
 from testbed.leakage.placing import Prober
-from testbed.leakage.transcript import Transcript, marks_of
 from testbed.scenario import load_scenario
 from testbed.world import build_world
 

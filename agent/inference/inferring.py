@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agent.inference.evidence import CountEvidence, Evidence, TotalEvidence
 from agent.inference.fog_belief import FogBelief
 from agent.inference.fog_bounds import Model
+from agent.inference.population import Population, Prior
+from agent.inference.transcript import Floats, Transcript, as_table
 from fogveil.disclosure import Level
 from fogveil.randomness import drawn
-from testbed.leakage.evidence import CountEvidence, Evidence, TotalEvidence
-from testbed.leakage.population import Population, Prior
-from testbed.leakage.transcript import Floats, Transcript, as_table
 
 FIRST = 30
 """Decisions that the first stage of a search begins with."""

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from agent.inference.transcript import Floats, Ints, Transcript
 from fogveil.disclosure import CountKind
-from testbed.leakage.transcript import Floats, Ints, Transcript
 
 Parts = npt.NDArray[Any]
 """What each guess says of one node: [guess, …], to be summed over the nodes."""

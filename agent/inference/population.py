@@ -14,10 +14,10 @@ from math import log, sqrt
 
 import numpy as np
 
+from agent.inference.evidence import Evidence, Parts
 from agent.inference.soft_means import SCALE, SPEEDS, WORKS
+from agent.inference.transcript import Floats, Ints
 from agent.policy import AgentView
-from testbed.leakage.evidence import Evidence, Parts
-from testbed.leakage.transcript import Floats, Ints
 
 COOLING = 0.75
 """From one temperature to the next."""
