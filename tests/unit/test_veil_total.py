@@ -70,7 +70,9 @@ def test_with_the_total_alone_it_does_better_than_jsq_with_all_counts():
 
 def test_what_cannot_be_explained_ends_in_a_guess_and_the_run_goes_on():
     """With service times of pure chance no constant ones explain what is seen."""
-    world = make_world("tiny", disclosure="total", service__distribution="exponential", horizon=6000.0)
+    world = make_world(
+        "tiny", disclosure="total", service__distribution="exponential", horizon=6000.0
+    )
     policy, nodes = play(world, 400)
     assert policy._known
     assert len(policy._held) > LOOKS_PER_NODE * 3
