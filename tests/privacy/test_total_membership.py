@@ -27,7 +27,11 @@ from testbed.federated.identities import Mint
 
 NAMES = ("fog-1", "fog-2", "fog-3", "cloud")
 GROUP = Group("run", NAMES, "cloud")
-NOW = datetime.now(UTC)
+
+
+def now():
+    """Certificates are minted during the run, and not valid long before."""
+    return datetime.now(UTC)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +59,8 @@ def test_members_agree_and_add_up(member):
         assert own.missing == [other for other in NAMES if other != name]
         for other, their in members.items():
             if other != name:
-                own.admit(other, their.announcement(), NOW)
-                own.admit(other, their.announcement(), NOW)  # a relay may say it twice
+                own.admit(other, their.announcement(), now())
+                own.admit(other, their.announcement(), now())  # a relay may say it twice
         assert own.missing == []
     group = [members[name].masks() for name in NAMES]
     assert sum(masks.share(0, 0, 5) for masks in group) % MODULUS == 20
@@ -67,10 +71,10 @@ def test_a_member_never_repeats_its_key(member):
     assert len(keys) == 5
 
 
-def refusal(own, name, told, now=NOW):
+def refusal(own, name, told):
     before = own.missing
     with pytest.raises(RefusedError) as caught:
-        own.admit(name, told, now)
+        own.admit(name, told, now())
     assert own.missing == before
     sentence = str(caught.value)
     assert sentence.startswith(f"the key of {name} was refused: ")
@@ -187,21 +191,21 @@ def test_a_foreign_authority_is_refused(member):
 
 @pytest.mark.parametrize("days", [(-2, -1), (1, 2)])
 def test_a_certificate_out_of_its_time_is_refused(member, days):
-    begin, end = (NOW + timedelta(days=day) for day in days)
+    begin, end = (now() + timedelta(days=day) for day in days)
     told = member("fog-2", lifetime=(begin, end)).announcement()
     assert "its certificate is valid from" in refusal(member("fog-1"), "fog-2", told)
 
 
 def test_a_second_key_is_refused(member):
     own = member("fog-1")
-    own.admit("fog-2", member("fog-2").announcement(), NOW)
+    own.admit("fog-2", member("fog-2").announcement(), now())
     assert "another one before" in refusal(own, "fog-2", member("fog-2").announcement())
 
 
 def test_one_key_for_two_members_is_refused(member):
     own, their = member("fog-1"), member("fog-2")
     told = their.announcement()
-    own.admit("fog-2", told, NOW)
+    own.admit("fog-2", told, now())
     copied = signed(member("fog-3"), public_key=told.public_key)
     assert "it is the key of fog-2" in refusal(own, "fog-3", copied)
     mirrored = signed(member("cloud"), public_key=own.announcement().public_key)
