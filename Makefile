@@ -6,27 +6,22 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 .PHONY: demo results test test-slow bench bench-docker lint format protocol mosquitto tshark clean
 
-# Installation is quiet, done once, and done again when what is pinned changes.
-.venv/.runtime: pyproject.toml constraints.txt
+# Installed once, and again when the pinned versions change. The demo trains an agent, so it needs
+# the extra `train`.
+.venv/.demo: pyproject.toml constraints.txt
 	@echo "installing into .venv (a minute or two, once)"
 	@$(PYTHON) -m venv .venv >/dev/null 2>&1 || { \
 	    test "$$(id -u)" = 0 && apt-get -qq update && apt-get -qq install -y python3-venv >/dev/null \
 	    && $(PYTHON) -m venv .venv; }
-	@$(PIP) --editable . 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@$(PIP) --editable .[train] torch==2.13.0 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@touch $@
 
-# The demo trains an agent.
-.venv/.training: .venv/.runtime
-	@$(PIP) torch==2.13.0 2>.venv/install.log || { cat .venv/install.log; exit 1; }
-	@$(PIP) --editable .[train] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
-	@touch $@
-
-.venv/.development: .venv/.training
+.venv/.development: .venv/.demo
 	@echo "installing what the tests need into .venv (a few minutes, once)"
 	@$(PIP) --editable .[dev] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@touch $@
 
-# The tests want a real mosquitto, but not the service that Debian starts along with it.
+# Tests need mosquitto itself, but not the service that Debian starts with it.
 mosquitto:
 	@if ! command -v mosquitto >/dev/null && ! test -x /usr/sbin/mosquitto; then \
 	    if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
@@ -38,7 +33,7 @@ mosquitto:
 	    fi; \
 	fi; true
 
-# One test captures packets, and wants the program that Wireshark does it with.
+# One test captures packets.
 tshark:
 	@if ! command -v dumpcap >/dev/null || ! command -v tshark >/dev/null; then \
 	    if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
@@ -51,13 +46,13 @@ tshark:
 	fi; true
 
 results: .venv/.development
-	@$(BIN)/python -m testbed.results
+	@$(BIN)/fogveil reproduce
 
-demo: .venv/.training
-	@$(BIN)/python -m testbed.demo
+demo: .venv/.demo
+	@$(BIN)/python -m fogveil.testbed.experiments.demo
 
-# What runs in containers wants an engine: the one that runs here, or one that root starts for it.
-# `make test NO_DOCKER=1` leaves it out.
+# Tests in containers use the Docker engine that is running, or start one as root;
+# `make test NO_DOCKER=1` leaves them out.
 test: lint mosquitto tshark
 	@$(BIN)/pytest -n auto -m "not slow and not docker"
 	@test -n "$(NO_DOCKER)" || $(BIN)/pytest -m docker tests/docker
@@ -71,6 +66,7 @@ bench-docker: .venv/.development mosquitto
 bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine
 	@$(BIN)/python -m benchmarks.training
+	@$(BIN)/python -m benchmarks.brokers
 	@$(BIN)/python -m benchmarks.federated
 	@$(BIN)/python -m benchmarks.secure_totals
 	@$(BIN)/python -m benchmarks.privacy
@@ -81,7 +77,7 @@ lint: .venv/.development
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports >.venv/imports.log || { cat .venv/imports.log; exit 1; }
 
-# The stubs of the protocol are checked in; a test tells when they are stale.
+# The protocol's stubs are checked in; a test fails when they are stale.
 protocol: .venv/.development
 	@$(BIN)/buf lint
 	@$(BIN)/python proto/generate.py

@@ -1,1 +1,1 @@
-"""Benchmarks: they print what they measure on this machine, side by side in one run."""
+"""Benchmarks: programs that print what they measure on this machine, rivals in the same run."""

@@ -1,4 +1,4 @@
-"""`make bench-docker`: what containers cost, against local processes."""
+"""`make bench-docker`: what containers cost, compared with local processes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from testbed.containers.engine import PROVIDER, TESTBED, Engine
-from testbed.federated.bringing import bring_up
-from testbed.federated.split import CLOCK, Plan
-from testbed.scenario import load_scenario
-from testbed.world import build_world
+from fogveil.protocol.identity import BROKER, CLOCK
+from fogveil.testbed.launch.docker.engine_client import EngineClient
+from fogveil.testbed.launch.docker.image_build import (
+    EXPERIMENTER,
+    PARTICIPANT_ROLES,
+    build_images,
+    image_of,
+)
+from fogveil.testbed.launch.factory import create_testbed
+from fogveil.testbed.launch.participant_config import Plan
+from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario.world import build_world
 
 SCENARIO = Path("scenarios/tiny.toml")
 HORIZON = 20_000.0
@@ -27,11 +32,11 @@ MEGABYTE = 1e6
 def measure(plan: Plan, horizon: float) -> tuple[float, float]:
     """Return the seconds to the first decision, and decisions per second from then on."""
     scenario = load_scenario(SCENARIO, {"horizon": horizon})
-    with tempfile.TemporaryDirectory(prefix="fogveil-bench-") as place:
+    with tempfile.TemporaryDirectory(prefix="fogveil-bench-") as folder:
         begin = time.perf_counter()
         first: tuple[float, int] | None = None
         last = 0.0, 0
-        with bring_up(build_world(scenario), plan, Path(place)) as testbed:
+        with create_testbed(build_world(scenario), plan, Path(folder)) as testbed:
             for name, report in testbed.reports():
                 if name == CLOCK and "clock" in report and report["clock"]["decisions"]:
                     last = time.perf_counter(), report["clock"]["decisions"]
@@ -41,18 +46,18 @@ def measure(plan: Plan, horizon: float) -> tuple[float, float]:
     return first[0] - begin, rate
 
 
-def show_sizes(say: Callable[[str], None]) -> None:
-    """Print how large the images are, and how much of that is the public base."""
-    engine = Engine()
+def print_sizes() -> None:
+    """Print how large each image is, and how much of it is not the public base."""
+    roles = (*PARTICIPANT_ROLES, BROKER, EXPERIMENTER)
+    engine = EngineClient()
     try:
-        size: dict[str, Any] = {
-            image: engine.api.inspect_image(image)["Size"] / MEGABYTE
-            for image in (BASE, PROVIDER, TESTBED)
-        }
+        build_images(engine.api, roles, lambda _line: None)
+        base = engine.api.inspect_image(BASE)["Size"] / MEGABYTE
+        for role in roles:
+            size = engine.api.inspect_image(image_of(role))["Size"] / MEGABYTE
+            print(f"{image_of(role)}: {size:.0f} MB, {size - base:.0f} MB of it on {BASE}")
     finally:
         engine.close()
-    for image in (PROVIDER, TESTBED):
-        say(f"{image}: {size[image]:.0f} MB, {size[image] - size[BASE]:.0f} MB of it on {BASE}")
 
 
 def main() -> None:
@@ -60,16 +65,16 @@ def main() -> None:
     sys.path.insert(0, str(Path("tests/docker").absolute()))
     from docker_engine import engine  # type: ignore[import-not-found]
 
-    with engine() as found:
-        os.environ.update(found)
-        local = Plan(policies=("jsq",))
-        contained = replace(local, contained=True)
-        measure(contained, 100.0)  # builds the images
+    with engine() as environment:
+        os.environ.update(environment)
+        processes = Plan(policies=("jsq",))
+        containers = replace(processes, contained=True)
+        measure(containers, 100.0)  # builds the images
         for _ in range(ROUNDS):
-            for words, plan in (("containers", contained), ("processes", local)):
+            for label, plan in (("containers", containers), ("processes", processes)):
                 seconds, rate = measure(plan, HORIZON)
-                print(f"{words}: first decision after {seconds:.1f} s, {rate:,.0f} decisions/s")
-        show_sizes(print)
+                print(f"{label}: first decision after {seconds:.1f} s, {rate:,.0f} decisions/s")
+        print_sizes()
 
 
 if __name__ == "__main__":

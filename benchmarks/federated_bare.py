@@ -1,12 +1,12 @@
 """The bare limit: one client with one bidirectional gRPC stream to each of N echo processes.
 
-A round writes one message to each and waits for all answers, which is the least that a decision in
-lockstep can be: each provider is told an instant and tells a count. It uses what the testbed uses:
-the event loop, the options of channels and the kind of certificates, and messages of a grant's
-size, but nothing reads or makes them. Echoes are started as providers are, each a program of its
-own: copies of one process share its memory, which stays in the CPU's caches from one to the next.
+A round writes one message to each and waits for all answers: the least that a decision in lockstep
+can cost, where each provider receives an instant and sends a count. It uses the testbed's event
+loop, channel options and kind of certificates, and messages of a grant's size that nobody encodes
+or parses. Like providers, each echo is a program of its own: forked copies of one process would
+share memory, which stays in the CPU's caches from one to the next.
 
-Run as a module, this is either side: `echo`, or `copies`, which becomes N of them, or `client`.
+Run as a module this is `echo`, `copies` (an echo that forks N - 1 others) or `client`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ import grpc
 import uvloop
 from grpc import aio
 
-from fogveil.channels import OPTIONS
-from fogveil.identity import PROVIDER, Credentials, Identity
-from testbed.federated.apart import ENVIRONMENT
+from fogveil.protocol.channels import OPTIONS
+from fogveil.protocol.credentials import Credentials
+from fogveil.protocol.identity import PROVIDER, Identity
+from fogveil.testbed.launch.process_environment import ENVIRONMENT
 
 METHOD = "/fogveil.bench.Echo/Run"
-WHO = Identity("bench", PROVIDER, "echo")
+ECHO = Identity("bench", PROVIDER, "echo")
 WARM_UP = 10
-"""Rounds before those that count."""
+"""Unmeasured rounds at the beginning."""
 
 
 class Fanout:
-    """So many echo processes and their client; a context that ends them."""
+    """Echo processes and their client; a context that ends them."""
 
     def __init__(
         self, echoes: int, message_size: int, *, secure: bool, copies: bool = False
@@ -50,9 +51,9 @@ class Fanout:
     def __enter__(self) -> Self:
         folder = "-"
         if self._secure:
-            from testbed.federated.identities import Mint
+            from fogveil.testbed.launch.certificates import Mint
 
-            folder = str(Mint(WHO.run).issue(WHO, Path(self._folder.name)).folder)
+            folder = str(Mint(ECHO.run).issue(ECHO, Path(self._folder.name)).folder)
         if self._copies:
             echoes = [self._start("copies", folder, str(self._echoes))] * self._echoes
         else:
@@ -125,15 +126,15 @@ async def _echo(folder: str) -> None:
 
 
 def echo(folder: str, number: str = "1") -> None:
-    """Become so many echo processes, all copies of this one."""
+    """Serve, in this process and in forked copies of it up to a number."""
     for _ in range(int(number) - 1):
         if os.fork() == 0:
             break
-    threading.Thread(target=_end_with_input, daemon=True).start()
+    threading.Thread(target=_exit_at_end_of_input, daemon=True).start()
     uvloop.run(_echo(folder))
 
 
-def _end_with_input() -> None:
+def _exit_at_end_of_input() -> None:
     sys.stdin.read()
     os._exit(0)
 
@@ -142,7 +143,7 @@ def _end_with_input() -> None:
 
 
 async def _rounds(folder: str, message: bytes, ports: list[str]) -> None:
-    """Go round for as many seconds as each line of input says.
+    """Run rounds for as many seconds as each line of input says, and print the rate.
 
     Of five ways to write the loop this is the fastest: a task for each direction of each stream.
     """
@@ -150,37 +151,37 @@ async def _rounds(folder: str, message: bytes, ports: list[str]) -> None:
     calls: list[Any] = [_channel(folder, port).stream_stream(METHOD)() for port in ports]
     for call in calls:
         await call.initial_metadata()
-    wanted = [asyncio.Event() for _ in calls]
-    left = 0
+    triggers = [asyncio.Event() for _ in calls]
+    outstanding = 0
     complete = loop.create_future()
 
-    async def write(call: Any, wish: asyncio.Event) -> None:
-        while await wish.wait():
-            wish.clear()
+    async def write(call: Any, trigger: asyncio.Event) -> None:
+        while await trigger.wait():
+            trigger.clear()
             await call.write(message)
 
     async def read(call: Any) -> None:
-        nonlocal left
+        nonlocal outstanding
         while await call.read() is not aio.EOF:
-            left -= 1
-            if not left:
+            outstanding -= 1
+            if not outstanding:
                 complete.set_result(None)
 
-    async def go_round() -> None:
-        nonlocal left, complete
-        left, complete = len(calls), loop.create_future()
-        for wish in wanted:
-            wish.set()
+    async def run_round() -> None:
+        nonlocal outstanding, complete
+        outstanding, complete = len(calls), loop.create_future()
+        for trigger in triggers:
+            trigger.set()
         await complete
 
     tasks = [asyncio.ensure_future(read(call)) for call in calls]
-    tasks += [asyncio.ensure_future(write(*pair)) for pair in zip(calls, wanted, strict=True)]
+    tasks += [asyncio.ensure_future(write(*pair)) for pair in zip(calls, triggers, strict=True)]
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         for _ in range(WARM_UP):
-            await go_round()
+            await run_round()
         rounds, begin = 0, time.perf_counter()
         while (spent := time.perf_counter() - begin) < float(line):
-            await go_round()
+            await run_round()
             rounds += 1
         print(rounds / spent, flush=True)
     os._exit(0)
@@ -189,14 +190,14 @@ async def _rounds(folder: str, message: bytes, ports: list[str]) -> None:
 def _channel(folder: str, port: str) -> aio.Channel:
     if folder == "-":
         return aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS)
-    options = [*OPTIONS, ("grpc.ssl_target_name_override", WHO.host)]
+    options = [*OPTIONS, ("grpc.ssl_target_name_override", ECHO.host)]
     credentials = Credentials(Path(folder)).for_channel()
     return aio.secure_channel(f"127.0.0.1:{port}", credentials, options=options)
 
 
 if __name__ == "__main__":
-    side, where, *rest = sys.argv[1:]
-    if side in ("echo", "copies"):
-        echo(where, *rest)
+    role, identity, *rest = sys.argv[1:]
+    if role in ("echo", "copies"):
+        echo(identity, *rest)
     else:
-        uvloop.run(_rounds(where, bytes(int(rest[0])), rest[1:]))
+        uvloop.run(_rounds(identity, bytes(int(rest[0])), rest[1:]))

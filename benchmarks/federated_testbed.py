@@ -1,7 +1,7 @@
-"""A federated testbed that can be held and let go, and measured while it runs.
+"""A federated testbed that can be paused and resumed, and measured while it runs.
 
-Two testbeds, or a testbed and a bare fan-out, so take turns of a second on one machine: whatever
-else the machine does, it does to both.
+So two testbeds, or a testbed and a bare fan-out, can take turns of a second on one machine: other
+load on the machine slows both alike.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from agent.record import record_path
-from broker.address import Address
-from fogveil.identity import AGENT
-from testbed.federated.launch import Testbed
-from testbed.federated.split import BROKER, CLOCK, Plan
-from testbed.world import World
+from fogveil.agent.decision_record import record_path
+from fogveil.broker.address import Address
+from fogveil.protocol.identity import AGENT, BROKER, CLOCK
+from fogveil.testbed.launch.factory import create_testbed
+from fogveil.testbed.launch.participant_config import Plan
+from fogveil.testbed.scenario.world import World
 
 WARM_UP = 0.2
-"""Seconds from letting go to the first decision that counts."""
+"""Seconds from resuming to the first decision that counts."""
 SETTLE = 0.1
-"""Seconds in which everybody has done what there was to do when the agent was held."""
+"""Seconds in which the others finish their work after the agent was paused."""
 TICKS = os.sysconf("SC_CLK_TCK")
 SOCKETS = re.compile(r"\S+:(\d+)\s+\S+:\d+\s*\n\s.*?bytes_sent:(\d+)(?:.*?bytes_received:(\d+))?")
-"""Of `ss -tin`: the local port, and the bytes that went out and came in."""
+"""A line of `ss -tin`: the local port, the bytes sent and received."""
 PLANES = ("boundary", "workload", "time")
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What happened while a testbed was let go."""
+class Interval:
+    """What a testbed did while it ran."""
 
     decisions: int
     seconds: float
     cpu: Counter[str]
-    """Seconds by kind of participant."""
+    """CPU seconds by kind of participant."""
 
     @property
     def rate(self) -> float:
@@ -52,16 +52,16 @@ class Stretch:
         return self.decisions / self.seconds
 
 
-class Bed:
-    """One running testbed: let go at the start, held after a stretch.
+class PausableTestbed:
+    """One testbed, running at first; `measure` leaves it paused.
 
-    Holding is stopping the agent's process: within a moment all others wait for it. That must not
-    take 4 seconds, or they think that it is lost.
+    To pause it is to stop the agent's process: within a moment all others wait for it. They take it
+    for lost after 4 seconds of silence.
     """
 
     def __init__(self, world: World, plan: Plan) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self._testbed = Testbed(world, plan, Path(self._folder.name) / "run")
+        self._testbed = create_testbed(world, plan, Path(self._folder.name) / "run")
         self._counted = self._offset = 0
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class Bed:
             self._folder.cleanup()
             raise
         self.started = time.perf_counter() - begin
-        """Seconds until everybody had joined."""
+        """Seconds until all participants had joined."""
         self._reports = self._testbed.reports()
         self._processes = dict(self._pids())
         self._record = record_path(self._testbed.split.folder_of(AGENT), 0)
@@ -92,9 +92,9 @@ class Bed:
         split = self._testbed.split
         for name, participant in self._testbed.participants.items():
             kind = name if name in (AGENT, CLOCK) else "sources"
-            if name in split.seats.fogs:
+            if name in split.roster.fogs:
                 kind = "providers"
-            elif name == split.seats.cloud:
+            elif name == split.roster.cloud:
                 kind = "cloud"
             yield participant.process.pid, kind
         broker = self._testbed.broker
@@ -103,8 +103,8 @@ class Bed:
 
     # --- turns -----------------------------------------------------------------------------------
 
-    def stretch(self, seconds: float) -> Stretch:
-        """Let the testbed run for a while and hold it again."""
+    def measure(self, seconds: float) -> Interval:
+        """Let the testbed run for some time, then pause it."""
         self._signal(signal.SIGCONT)
         self._wait(WARM_UP)
         begin, decisions, cpu = time.perf_counter(), self.decisions(), self.cpu()
@@ -112,13 +112,13 @@ class Bed:
         self._signal(signal.SIGSTOP)
         spent = time.perf_counter() - begin
         time.sleep(SETTLE)
-        return Stretch(self.decisions() - decisions, spent, self.cpu() - cpu)
+        return Interval(self.decisions() - decisions, spent, self.cpu() - cpu)
 
-    def hold(self) -> None:
-        """Hold the testbed."""
+    def pause(self) -> None:
+        """Stop the agent, and so everybody."""
         self._signal(signal.SIGSTOP)
 
-    def let_go(self) -> None:
+    def resume(self) -> None:
         """Let the testbed run, unmeasured."""
         self._signal(signal.SIGCONT)
 
@@ -128,7 +128,7 @@ class Bed:
             process.send_signal(number)
 
     def _wait(self, seconds: float) -> None:
-        """Read reports, so that nobody waits for a reader; there are some every quarter second."""
+        """Read reports meanwhile, so that no pipe fills up; some come every quarter of a second."""
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             next(self._reports)
@@ -139,62 +139,65 @@ class Bed:
         """Return how many decisions the agent has recorded."""
         with self._record.open("rb") as file:
             file.seek(self._offset)
-            fresh = file.read()
-        self._offset += len(fresh)
-        self._counted += fresh.count(b"\n")
+            added = file.read()
+        self._offset += len(added)
+        self._counted += added.count(b"\n")
         return self._counted
 
     def nodes(self) -> list[int]:
-        """Return where each workload went."""
+        """Return the node of each decision."""
         lines = self._record.read_text(encoding="ascii").split("\n")[1:-1]
         return [int(line.split(",", 4)[3]) for line in lines]
 
     def cpu(self) -> Counter[str]:
-        """Return the CPU seconds that participants have spent, by kind."""
+        """Return the CPU seconds used so far, by kind of participant."""
         spent: Counter[str] = Counter()
         for pid, kind in self._processes.items():
-            numbers = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
-            spent[kind] += sum(map(int, numbers.split()[11:13])) / TICKS  # type: ignore[assignment]
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
+            spent[kind] += sum(map(int, fields.split()[11:13])) / TICKS  # type: ignore[assignment]
         return spent
 
     def memory(self) -> dict[str, tuple[float, float]]:
-        """Return (RSS, PSS) in MB by kind, the most that one process of the kind has.
+        """Return (RSS, PSS) in MB by kind of participant, of its largest process.
 
-        PSS shares what processes have in common, the libraries above all, among them.
+        PSS divides memory that processes share, mostly libraries, among them.
         """
-        most: dict[str, tuple[float, float]] = {}
+        largest: dict[str, tuple[float, float]] = {}
         for pid, kind in self._processes.items():
             text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
             rss, pss = (
                 int(re.findall(rf"^{word}:\s+(\d+)", text, re.MULTILINE)[0]) / 1024
                 for word in ("Rss", "Pss")
             )
-            most[kind] = max(most.get(kind, (0.0, 0.0)), (rss, pss))
-        return most
+            largest[kind] = max(largest.get(kind, (0.0, 0.0)), (rss, pss))
+        return largest
 
     def bytes_per_decision(self, seconds: float) -> dict[str, float] | None:
-        """Return what crosses the sockets of each plane; None where `ss` is not installed."""
-        if not shutil.which("ss"):
+        """Return the bytes through the sockets of each plane; None where nothing counts them.
+
+        `ss` reads them from the kernel, which counts TCP's and not those of Unix sockets.
+        """
+        if not shutil.which("ss") or self._testbed.split.site.namespaces != "none":
             return None
         time.sleep(SETTLE)
         before, decisions = self._traffic(), self.decisions()
-        self.stretch(seconds)
+        self.measure(seconds)
         decisions = self.decisions() - decisions
         return {plane: number / decisions for plane, number in (self._traffic() - before).items()}
 
     def _traffic(self) -> Counter[str]:
-        """Return the bytes in and out of the sockets at the serving ends, by plane."""
+        """Return the bytes in and out of the servers' sockets, by plane."""
         broker = self._testbed.broker
         assert broker is not None
         planes = {Address.parse(broker.address).port: "workload"}
         for name, participant in self._testbed.participants.items():
             if participant.port:
                 planes[participant.port] = "time" if name == CLOCK else "boundary"
-        told = subprocess.run(  # the two options of `ss` are ours
+        listing = subprocess.run(
             [shutil.which("ss") or "ss", "-tinH"], capture_output=True, check=True, text=True
         ).stdout
-        seen: Counter[str] = Counter()
-        for port, sent, received in SOCKETS.findall(told):
+        crossed: Counter[str] = Counter()
+        for port, sent, received in SOCKETS.findall(listing):
             if int(port) in planes:
-                seen[planes[int(port)]] += int(sent) + int(received or 0)
-        return seen
+                crossed[planes[int(port)]] += int(sent) + int(received or 0)
+        return crossed

@@ -1,4 +1,4 @@
-"""What the tests of the broker share: a client that can misbehave, and waiting without guessing."""
+"""What the tests of the broker share: brokers, certificates, a client that can misbehave."""
 
 from __future__ import annotations
 
@@ -16,85 +16,87 @@ from typing import Any
 
 import uvloop
 
-from broker import tls
-from broker.access import Participants
-from broker.address import Address
-from broker.client import Relay
-from broker.packets import (
+from fogveil.broker import tls
+from fogveil.broker.acl import BrokerSecurity
+from fogveil.broker.address import Address
+from fogveil.broker.client import BrokerClient
+from fogveil.broker.launcher import RunningBroker, start_broker
+from fogveil.broker.mqtt_packets import (
     Connack,
     Connect,
-    Frames,
-    Kind,
+    EmptyPacket,
+    Framer,
     Packet,
+    PacketType,
     Publish,
-    Signal,
     Suback,
     Subscribe,
     decode,
     encode,
 )
-from broker.starting import RunningBroker, start_broker
-from broker.topics import Topics
-from fogveil.identity import Credentials, Identity
-from testbed.federated.identities import Mint
+from fogveil.broker.topics import Topics
+from fogveil.protocol.credentials import Credentials
+from fogveil.protocol.identity import AGENT, SOURCES, Identity, broker_identity
+from fogveil.protocol.roster import Roster
+from fogveil.testbed.launch.certificates import Mint
 
-PATIENCE = 20.0
-"""Seconds after which a test fails that waits for something."""
+TIMEOUT = 20.0
+"""Seconds after which a test that waits for something fails."""
 KINDS = ("mosquitto", "builtin")
 
 
 def run(
     main: Coroutine[Any, Any, Any],
     loop: Callable[[], Any] = uvloop.new_event_loop,
-    patience: float = PATIENCE,
+    timeout: float = TIMEOUT,
 ) -> Any:
-    """Run on the participants' event loop, with a limit, and check that nothing stays open."""
+    """Run on the participants' event loop, with a timeout, and check that no socket stays open."""
     before = open_sockets()
     with asyncio.Runner(loop_factory=loop) as runner:
-        result = runner.run(asyncio.wait_for(main, patience))
+        result = runner.run(asyncio.wait_for(main, timeout))
     assert open_sockets() <= before
     return result
 
 
-async def take(relay: Relay, count: int) -> list[tuple[str, bytes]]:
+async def take(client: BrokerClient, count: int) -> list[tuple[str, bytes]]:
     """Return the next messages."""
-    found: list[tuple[str, bytes]] = []
+    messages: list[tuple[str, bytes]] = []
     if count:
-        async for message in relay.messages():
-            found.append(message)
-            if len(found) == count:
+        async for message in client.messages():
+            messages.append(message)
+            if len(messages) == count:
                 break
-    return found
+    return messages
 
 
 def open_sockets() -> set[str]:
-    """Return this process's TCP sockets, as the kernel knows them."""
-    inodes = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
-    found = set()
+    """Return the inodes of this process's TCP sockets."""
+    tcp = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
+    opened = set()
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
-            found.add(descriptor.readlink().name.removeprefix("socket:[").removesuffix("]"))
-    return found & inodes
+            opened.add(descriptor.readlink().name.removeprefix("socket:[").removesuffix("]"))
+    return opened & tcp
 
 
 class RawClient:
-    """A client that sends what it is told to, whether that is wise or not."""
+    """A client that sends any packets, also such as violate the protocol."""
 
-    def __init__(self, address: str, secure: ssl.SSLContext | None = None) -> None:
-        where = Address.parse(address)
-        self.socket = socket.create_connection((where.host, where.port), timeout=PATIENCE)
-        if secure:
-            self.socket = secure.wrap_socket(self.socket)
+    def __init__(self, address: str, context: ssl.SSLContext | None = None) -> None:
+        broker = Address.parse(address)
+        self.socket = socket.create_connection((broker.host, broker.port), timeout=TIMEOUT)
+        if context:
+            self.socket = context.wrap_socket(self.socket)
         self._packets = self._read()
 
     def connect(
         self,
-        client: str,
+        client_id: str,
         keepalive: int = 60,
         will: Publish | None = None,
         user: str | None = None,
     ) -> RawClient:
-        self.send(Connect(client, keepalive, user=user, will=will))
+        self.send(Connect(client_id, keepalive, user=user, will=will))
         assert self.receive() == Connack(0)
         return self
 
@@ -109,10 +111,10 @@ class RawClient:
     def receive(self) -> Packet:
         return next(self._packets)
 
-    def receive_until_fence(self) -> list[Packet]:
-        """Return all packets up to the answer to a ping that is sent now."""
-        self.send(Signal(Kind.PINGREQ))
-        return list(iter(self.receive, Signal(Kind.PINGRESP)))
+    def receive_until_pong(self) -> list[Packet]:
+        """Send a ping, and return all packets before its answer."""
+        self.send(EmptyPacket(PacketType.PINGREQ))
+        return list(iter(self.receive, EmptyPacket(PacketType.PINGRESP)))
 
     def is_closed_by_broker(self) -> bool:
         with suppress(ConnectionResetError, ssl.SSLError):
@@ -124,74 +126,71 @@ class RawClient:
         self.socket.close()
 
     def _read(self) -> Iterator[Packet]:
-        frames = Frames()
+        framer = Framer()
         while data := self.socket.recv(65536):
-            for head, body in frames.feed(data):
-                yield decode(head, body)
+            for header, body in framer.feed(data):
+                yield decode(header, body)
         raise ConnectionResetError("closed by the broker")
 
 
-class Wallet:
-    """Everybody's certificates of one run, issued as they are needed."""
+class CertificateStore:
+    """The certificates of one run, issued as they are needed."""
 
-    def __init__(self, participants: Participants, folder: Path) -> None:
-        self.participants = participants
-        self.mint = Mint(participants.run)
+    def __init__(self, run: str, roster: Roster, folder: Path) -> None:
+        self.run, self.roster = run, roster
+        self.broker = broker_identity(run)
+        self.mint = Mint(run)
         self._folder = folder
         self._issued: dict[Identity, Credentials] = {}
 
     def __getitem__(self, identity: Identity) -> Credentials:
         if identity not in self._issued:
-            place = self._folder / identity.host
-            self._issued[identity] = self.mint.issue(identity, place)
+            self._issued[identity] = self.mint.issue(identity, self._folder / identity.host)
         return self._issued[identity]
 
     def start(self, kind: str, folder: Path) -> RunningBroker:
-        broker = self.participants.broker
-        return start_broker(kind, folder, credentials=self[broker], participants=self.participants)
+        security = BrokerSecurity.for_run(self.run, self.roster, self[self.broker])
+        return start_broker(kind, folder, security=security)
 
-    def relay(self, address: str, identity: Identity, **options: Any) -> Relay:
-        return Relay(
-            address,
-            identity.name,
-            credentials=self[identity],
-            broker_identity=self.participants.broker,
-            **options,
+    def client(self, address: str, identity: Identity, **options: Any) -> BrokerClient:
+        return BrokerClient(
+            address, identity.name, credentials=self[identity], broker=self.broker, **options
         )
 
     def raw(self, address: str, identity: Identity) -> RawClient:
-        broker = self.participants.broker
-        return RawClient(address, tls.for_participant(broker, self[identity]))
+        return RawClient(address, tls.client_context(self.broker, self[identity]))
 
 
 STRANGERS = ("nobody", "foreign authority", "expired", "not yet valid", "another run")
 
 
-def strangers_to(wallet: Wallet, victim: Identity, folder: Path) -> dict[str, Credentials | None]:
-    """Return those who say that they are somebody, and cannot prove it."""
+def strangers_to(
+    store: CertificateStore, victim: Identity, folder: Path
+) -> dict[str, Credentials | None]:
+    """Return the credentials of clients that claim an identity and cannot prove it."""
     now, day = datetime.now(UTC), timedelta(days=1)
-    issue, foreign, other = wallet.mint.issue, Mint(victim.run), Mint("07e4")
-    found = (
+    issue, foreign, other = store.mint.issue, Mint(victim.run), Mint("07e4")
+    credentials = (
         None,
         foreign.issue(victim, folder / "foreign"),
         issue(victim, folder / "expired", (now - 2 * day, now - day)),
         issue(victim, folder / "early", (now + day, now + 2 * day)),
         other.issue(replace(victim, run="07e4"), folder / "other"),
     )
-    return dict(zip(STRANGERS, found, strict=True))
+    return dict(zip(STRANGERS, credentials, strict=True))
 
 
-class Venue:
-    """A broker with a reader, a writer and a bystander: by certificate, or without.
+class BrokerSetup:
+    """A broker with a reader, a writer and a bystander, with certificates or without.
 
-    Where nobody proves who they are they have topics and names of their own in every test.
+    Without certificates their topics and names differ in every test.
     """
 
-    def __init__(self, broker: RunningBroker, wallet: Wallet | None) -> None:
-        self.broker, self.address, self._wallet = broker, broker.address, wallet
+    def __init__(self, broker: RunningBroker, store: CertificateStore | None) -> None:
+        self.broker, self.address, self._store = broker, broker.address, store
         self._prefix = os.urandom(8).hex()
-        if wallet:
-            topics = Topics(wallet.participants.run)
+        if store:
+            topics = Topics(store.run)
             self.topics, self.filter = [topics.workload("writer")], topics.all_workloads
         else:
             self.topics = [f"{self._prefix}/{number}" for number in range(3)]
@@ -199,48 +198,50 @@ class Venue:
         self.topic = self.topics[0]
 
     @classmethod
-    def start(cls, name: str, folder: Path) -> Venue:
-        """Start what is named kind or kind-tls."""
+    def start(cls, name: str, folder: Path) -> BrokerSetup:
+        """Start the broker that is named KIND or KIND-tls."""
         kind, _, secure = name.partition("-")
         if not secure:
             return cls(start_broker(kind, folder), None)
-        participants = Participants("5eed", ("writer", "bystander"), ("fog",), "cloud", "reader")
-        wallet = Wallet(participants, folder / "identities")
-        return cls(wallet.start(kind, folder), wallet)
+        roster = Roster(("writer", "bystander"), ("fog",), "cloud")
+        store = CertificateStore("5eed", roster, folder / "identities")
+        return cls(store.start(kind, folder), store)
 
-    def again(self) -> Venue:
-        return Venue(self.broker, self._wallet)
+    def again(self) -> BrokerSetup:
+        return BrokerSetup(self.broker, self._store)
 
-    def relay(self, who: str, **options: Any) -> Relay:
-        if self._wallet is None:
-            return Relay(self.address, f"{self._prefix}-{who}", **options)
-        return self._wallet.relay(self.address, self._identity(who), **options)
+    def client(self, who: str, **options: Any) -> BrokerClient:
+        if self._store is None:
+            return BrokerClient(self.address, f"{self._prefix}-{who}", **options)
+        return self._store.client(self.address, self._identity(who), **options)
 
     def raw(self, who: str) -> RawClient:
-        """Return a client that has not introduced itself yet."""
-        if self._wallet is None:
+        """Return a client that has not sent CONNECT yet."""
+        if self._store is None:
             return RawClient(self.address)
-        return self._wallet.raw(self.address, self._identity(who))
+        return self._store.raw(self.address, self._identity(who))
 
-    def client(self, who: str) -> RawClient:
+    def raw_client(self, who: str) -> RawClient:
         return self.raw(who).connect(f"{self._prefix}-{who}")
 
     def _identity(self, who: str) -> Identity:
-        return Identity("5eed", "agent" if who == "reader" else "sources", who)
+        if who == "reader":
+            return Identity("5eed", AGENT, AGENT)
+        return Identity("5eed", SOURCES, who)
 
 
-VENUES = [f"{kind}{tls}" for kind in KINDS for tls in ("", "-tls")]
+SETUPS = [f"{kind}{tls}" for kind in KINDS for tls in ("", "-tls")]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.02)
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process exists and is more than a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -249,7 +250,7 @@ def is_running(pid: int) -> bool:
 
 
 def takes_connections(address: str) -> bool:
-    where = Address.parse(address)
-    with suppress(OSError), socket.create_connection((where.host, where.port), timeout=1):
+    broker = Address.parse(address)
+    with suppress(OSError), socket.create_connection((broker.host, broker.port), timeout=1):
         return True
     return False

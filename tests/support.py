@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 
-import agent.policies as policies
-from agent.learned import LearningAgent
-from agent.policy import Observation, Policy
-from testbed.embedded import simulate
-from testbed.joining import COLUMNS
-from testbed.scenario import load_scenario
-from testbed.summary import Summary
-from testbed.world import World, build_world
+import fogveil.agent.policies as policies
+from fogveil.agent.learning.agent_base import LearningAgent
+from fogveil.agent.policy import Observation, Policy
+from fogveil.testbed.engine.embedded import simulate
+from fogveil.testbed.records.join import COLUMNS
+from fogveil.testbed.records.summary import Summary
+from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario.world import World, build_world
 
 ROOT = Path(__file__).parent.parent
 SCENARIOS = ROOT / "scenarios"
+DATA = ROOT / "tests" / "data"
 
 
-class Kept:
+class MemorySink:
     """A sink that keeps the joined rows."""
 
     def __init__(self) -> None:
@@ -47,9 +48,9 @@ class Run:
 
     def __init__(self, world: World, policy: str) -> None:
         self.world = world
-        self.kept = Kept()
-        self.hash = simulate(world, policies.load(policy, world.agent), [self.kept])
-        self.jobs = self.kept.table
+        self.sink = MemorySink()
+        self.hash = simulate(world, policies.load(policy, world.agent), [self.sink])
+        self.jobs = self.sink.table
 
 
 def make_world(scenario: str = "tiny", **overrides: Any) -> World:
@@ -74,10 +75,10 @@ def mean_fog_loop(world: World, policy: Policy, seeds: Iterable[int] = range(1, 
     return float(np.mean(delays))
 
 
-def decide(agent: LearningAgent, seen: Observation) -> int:
+def decide(agent: LearningAgent, observation: Observation) -> int:
     """Let an agent that decides ahead do so, and learn at once: what the engine does."""
-    node = agent.place(seen.blind())
-    agent.learn(seen, node)
+    node = agent.place(observation.without_disclosure())
+    agent.learn(observation, node)
     return node
 
 
@@ -90,6 +91,8 @@ def train_fully(agent: LearningAgent, world: World, first_seed: int = 1000) -> N
         episode += 1
 
 
+ANY_SHAPE = [name for name in policies.POLICIES if name != "parl"]
+"""The policies that run on every scenario; the shipped PARL fits the shape of `paper`."""
 ONE_NODE = {
     "kind": "explicit",
     "nodes": [

@@ -14,13 +14,14 @@ import pyarrow.csv
 import pytest
 from support import ROOT, make_run
 
-ALWAYS = "from agent.policy import Policy\nclass P(Policy):\n    place = lambda *_:"
+ALWAYS = "from fogveil.agent.policy import Policy\nclass P(Policy):\n    place = lambda *_:"
 FOGVEIL = str(Path(sys.executable).parent / "fogveil")
+TRACE = 'sources={kind="trace", file="none.csv", columns={time="t"}}'
 
 
-def fogveil(*words, cwd=ROOT, **options):
+def fogveil(*arguments, cwd=ROOT, **options):
     return subprocess.run(
-        [FOGVEIL, *map(str, words)],
+        [FOGVEIL, *map(str, arguments)],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -30,8 +31,8 @@ def fogveil(*words, cwd=ROOT, **options):
     )
 
 
-def refused(*words, **options):
-    done = fogveil(*words, **options)
+def refused(*arguments, **options):
+    done = fogveil(*arguments, **options)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     lines = done.stderr.strip().splitlines()
@@ -43,7 +44,7 @@ def refused(*words, **options):
 def test_help_reads_like_a_tour():
     done = fogveil("--help")
     assert done.returncode == 0
-    for word in ("fogveil run", "fogveil compare", "fogveil scenario show", "fogveil policies"):
+    for word in ("fogveil run", "fogveil compare", "fogveil scenario list", "fogveil policies"):
         assert word in done.stdout
     for command in ("run", "compare", "policies", "scenario"):
         assert fogveil(command, "--help").returncode == 0
@@ -53,17 +54,26 @@ def test_help_reads_like_a_tour():
 def test_run_prints_delays_loops_and_nodes():
     done = fogveil("run", "scenarios/tiny.toml", "--policy", "jsq")
     assert done.returncode == 0, done.stderr
-    words = ("latency", "waiting", "service", "response", "total response", "fog loop")
-    for word in (*words, "cloud loop", "unserved at the horizon", "fog-3", "utilisation"):
+    delays = ("latency", "waiting", "service", "response", "total response", "fog loop")
+    for word in (*delays, "cloud loop", "unserved at the horizon", "fog-3", "utilisation"):
         assert word in done.stdout
 
 
 def test_json_is_the_last_line_and_the_only_one_on_standard_output(tmp_path):
-    words = ("run", "scenarios/paper.toml", "--policy", "jsq", "--rate", 100, "--horizon", 1000)
-    done = fogveil(*words, "--seed", 4, "--json", "--out", tmp_path / "run")
+    arguments = (
+        "run",
+        "scenarios/stress.toml",
+        "--policy",
+        "jsq",
+        "--rate",
+        100,
+        "--horizon",
+        1000,
+    )
+    done = fogveil(*arguments, "--seed", 4, "--json", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     line = json.loads(done.stdout)
-    expected = make_run("jsq", "paper", sources__scale=100.0, horizon=1000.0, seed=4)
+    expected = make_run("jsq", "stress", sources__scale=100.0, horizon=1000.0, seed=4)
     assert line["run_hash"] == expected.hash
     for key in ("fog_loop", "cloud_loop", "unserved", "workloads", "utilisation"):
         assert key in line
@@ -71,14 +81,23 @@ def test_json_is_the_last_line_and_the_only_one_on_standard_output(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (("run", "none.toml", "--policy", "jsq"), "none.toml: cannot be read"),
         (("run", "scenarios/tiny.toml", "--policy", "best"), "no policy is called 'best'"),
         (("run", "scenarios/tiny.toml", "--policy", "no.py:P"), "no.py does not exist"),
         (("run", "scenarios/tiny.toml", "--policy", "setr"), "needs disclosure level 'full'"),
-        (("run", "scenarios/tiny.toml", "--policy", "jsq", "--rate", "-3"), "sources.scale"),
-        (("run", "scenarios/tiny.toml", "--policy", "jsq", "--set", "x=1"), "x: this key"),
+        (("run", "scenarios/tiny.toml", "--policy", "jsq", "--rate", "-3"), "--rate -3: expected"),
+        (("run", "scenarios/tiny.toml", "--policy", "jsq", "--horizon", "0"), "override horizon: "),
+        (("run", "scenarios/tiny.toml", "--policy", "jsq", "--set", "x=1"), "override x: this key"),
+        (("run", "tiny", "--policy", "jsq", "--set", "horzon=1"), "did you mean horizon?"),
+        (("run", "tiny", "--policy", "jsq", "--set", "fog.ipt=fast"), "override fog.ipt: "),
+        (("run", "tiny", "--policy", "jsq", "--window", "3"), "add --federated or --docker"),
+        (("run", "papr", "--policy", "jsq"), "no scenario is called 'papr': expected one of paper"),
+        (("run", "no/paper.toml", "--policy", "jsq"), "to use the shipped one, write paper"),
+        (("run", "geant", "--policy", "jsq"), "--set topology.file=/path/to/graph.gml"),
+        (("run", "tiny", "--policy", "jsq", "--rate", "9", "--set", TRACE), "replays a trace"),
+        (("compare", "tiny", "--rates", "9", "--set", TRACE), "leave --rates out"),
         (("run", "scenarios/tiny.toml", "--policy", "jsq", "--out", "/proc/x"), "/proc/x: cannot"),
         (("compare", "scenarios/tiny.toml", "--policies", "jsq,best"), "no policy is called"),
         (("compare", "scenarios/tiny.toml", "--rates", "fast"), "--rates: expected positive"),
@@ -87,38 +106,60 @@ def test_json_is_the_last_line_and_the_only_one_on_standard_output(tmp_path):
             ("compare", "scenarios/tiny.toml", "--policies", "setr", "--disclosure", "count"),
             "policy setr needs disclosure level 'full'",
         ),
+        (("league", "--policy", "best"), "no policy is called 'best'"),
+        (("league", "--policy", "no.py:P"), "no.py does not exist"),
+        (("league", "--policy", "jsq", "--data", "tests"), "expected topologies/Abilene.gml in"),
+        (("league", "--policy", "jsq", "--out", "/proc/x"), "cannot be written"),
+        (("league", "--quick", "--write-docs"), "--write-docs: a quick look is not comparable"),
         (("scenario", "show", "scenarios/tiny.toml", "--as", "fog-9"), "no participant"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(words, sentence):
-    assert sentence in refused(*words)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence):
+    assert sentence in refused(*arguments)
+
+
+def test_shipped_scenarios_are_listed_and_run_by_name_from_any_folder(tmp_path):
+    (tmp_path / "tiny").mkdir()  # a folder of this name is no scenario
+    done = fogveil("scenario", "list", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for path in (ROOT / "scenarios").rglob("*.toml"):
+        assert path.stem in done.stdout.split()
+    done = fogveil("run", "tiny", "--policy", "jsq", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["run_hash"] == make_run("jsq").hash
+
+
+def test_a_file_goes_before_a_shipped_scenario_of_its_name(tmp_path):
+    (tmp_path / "tiny").write_text((ROOT / "scenarios/tiny.toml").read_text() + "scale_ = 1\n")
+    assert "tiny: sources.scale_: this key is unknown" in refused(
+        "run", "tiny", "--policy", "jsq", cwd=tmp_path
+    )
 
 
 def test_what_a_participant_gets_can_be_shown():
-    done = fogveil("scenario", "show", "scenarios/paper.toml", "--as", "fog-3")
-    given = json.loads(done.stdout)
-    assert given["name"] == "fog-3"
-    assert given["ipt"] == pytest.approx(200 + 2 * 800 / 9)
-    agent = json.loads(fogveil("scenario", "show", "scenarios/paper.toml", "--as", "agent").stdout)
+    done = fogveil("scenario", "show", "scenarios/stress.toml", "--as", "fog-3")
+    config = json.loads(done.stdout)
+    assert config["name"] == "fog-3"
+    assert config["ipt"] == pytest.approx(200 + 2 * 800 / 9)
+    agent = json.loads(fogveil("scenario", "show", "scenarios/stress.toml", "--as", "agent").stdout)
     assert "ipt" not in agent
     assert agent["nodes"][:2] == ["fog-1", "fog-2"]
 
 
 def test_scenario_show_summarises_and_draws(tmp_path):
     picture = tmp_path / "net"
-    done = fogveil("scenario", "show", "scenarios/paper.toml", "--picture", picture)
+    done = fogveil("scenario", "show", "scenarios/stress.toml", "--picture", picture)
     assert done.returncode == 0, done.stderr
     assert "fog-10" in done.stdout
     assert (tmp_path / "net.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "net.svg").read_text()
 
 
-COMPARE = ("compare", "scenarios/paper.toml", "--policies", "random,jsq,setr", "--seeds", 3)
+COMPARE = ("compare", "scenarios/stress.toml", "--policies", "random,jsq,setr", "--seeds", 3)
 
 
 def test_compare_prints_writes_draws_and_skips_what_is_done(tmp_path):
-    words = (*COMPARE, "--rates", "200,100", "--horizons", "1000", "--out", tmp_path)
-    done = fogveil(*words)
+    arguments = (*COMPARE, "--rates", "200,100", "--horizons", "1000", "--out", tmp_path)
+    done = fogveil(*arguments)
     assert done.returncode == 0, done.stderr
     assert "18 runs, 0 of them done before" in done.stderr
     assert "× setr" in done.stdout
@@ -130,10 +171,10 @@ def test_compare_prints_writes_draws_and_skips_what_is_done(tmp_path):
     assert by["jsq", 100]["fog_loop_ci95"] > 0
     assert (tmp_path / "loops.png").exists()
     assert (tmp_path / "delays.svg").exists()
-    again = fogveil(*words)
+    again = fogveil(*arguments)
     assert "18 of them done before" in again.stderr
     assert again.stdout == done.stdout
-    more = fogveil(*words, "--seeds", "4")
+    more = fogveil(*arguments, "--seeds", "4")
     assert "24 runs, 18 of them done before" in more.stderr
 
 
@@ -141,31 +182,50 @@ def test_compare_gives_what_single_runs_give(tmp_path):
     fogveil(*COMPARE, "--horizons", "1000", "--rates", "100", "--out", tmp_path)
     results = [json.loads(path.read_text()) for path in (tmp_path / "runs").iterdir()]
     assert len(results) == 9
-    found = {(r["policy"], r["seed"]): r["run_hash"] for r in results}
-    for (policy, seed), run_hash in found.items():
+    hashes = {(r["policy"], r["seed"]): r["run_hash"] for r in results}
+    for (policy, seed), run_hash in hashes.items():
         options = {"sources__scale": 100.0, "horizon": 1000.0, "seed": seed}
-        assert run_hash == make_run(policy, "paper", **options).hash
+        assert run_hash == make_run(policy, "stress", **options).hash
 
 
 def test_a_changed_scenario_or_policy_is_run_again(tmp_path, write_scenario):
     path = write_scenario()
     policy = tmp_path / "mine.py"
     policy.write_text(
-        "from agent.policy import Policy\nclass P(Policy):\n    place = lambda *_: 0\n"
+        "from fogveil.agent.policy import Policy\nclass P(Policy):\n    place = lambda *_: 0\n"
     )
-    words = ("compare", path, "--policies", f"{policy}:P", "--seeds", 1, "--out", tmp_path / "out")
-    assert "1 runs, 0 of them" in fogveil(*words).stderr
-    assert "1 runs, 1 of them" in fogveil(*words).stderr
+    arguments = (
+        "compare",
+        path,
+        "--policies",
+        f"{policy}:P",
+        "--seeds",
+        1,
+        "--out",
+        tmp_path / "out",
+    )
+    assert "1 runs, 0 of them" in fogveil(*arguments).stderr
+    assert "1 runs, 1 of them" in fogveil(*arguments).stderr
     policy.write_text(policy.read_text().replace("0", "1"))
-    assert "1 runs, 0 of them" in fogveil(*words).stderr
+    assert "1 runs, 0 of them" in fogveil(*arguments).stderr
     path.write_text(path.read_text().replace("ipt = 1500", "ipt = 1400"))
-    assert "1 runs, 0 of them" in fogveil(*words).stderr
+    assert "1 runs, 0 of them" in fogveil(*arguments).stderr
 
 
 def test_ctrl_c_loses_no_finished_run(tmp_path):
-    words = (*COMPARE, "--horizons", "60000", "--rates", "150", "--seeds", 30, "--out", tmp_path)
+    arguments = (
+        *COMPARE,
+        "--horizons",
+        "60000",
+        "--rates",
+        "150",
+        "--seeds",
+        30,
+        "--out",
+        tmp_path,
+    )
     process = subprocess.Popen(
-        [FOGVEIL, *map(str, words)],
+        [FOGVEIL, *map(str, arguments)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -181,16 +241,16 @@ def test_ctrl_c_loses_no_finished_run(tmp_path):
         assert process.poll() is None
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "of 90 runs done; the same command goes on" in said
-    assert "Traceback" not in said
+    assert "of 90 runs done; the same command continues" in stderr
+    assert "Traceback" not in stderr
     kept = {path: path.read_bytes() for path in runs.iterdir()}
     assert 3 <= len(kept) < 90
     assert all(json.loads(content) for content in kept.values())
-    done = int(said.split("stopped with ")[1].split()[0])
+    done = int(stderr.split("stopped with ")[1].split()[0])
     assert len(kept) >= done
-    again = fogveil(*words, "--seeds", 1)
+    again = fogveil(*arguments, "--seeds", 1)
     assert again.returncode == 0
     assert all(path.read_bytes() == content for path, content in kept.items())
 
@@ -198,27 +258,27 @@ def test_ctrl_c_loses_no_finished_run(tmp_path):
 def test_a_policy_that_fails_in_a_worker_is_one_sentence(tmp_path):
     policy = tmp_path / "mine.py"
     policy.write_text(
-        "from agent.policy import Policy\nclass P(Policy):\n    place = lambda *_: 9\n"
+        "from fogveil.agent.policy import Policy\nclass P(Policy):\n    place = lambda *_: 9\n"
     )
-    words = ("compare", "scenarios/tiny.toml", "--policies", f"jsq,{policy}:P", "--seeds", 2)
-    done = fogveil(*words, "--out", tmp_path / "out")
+    arguments = ("compare", "scenarios/tiny.toml", "--policies", f"jsq,{policy}:P", "--seeds", 2)
+    done = fogveil(*arguments, "--out", tmp_path / "out")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "policy P placed a workload on node 9" in done.stderr
 
 
 def test_train_evaluate_and_figures(tmp_path):
-    given = tmp_path / "h.toml"
-    given.write_text("buffer_capacity = 4000\ntraining_steps = 100\nlayers = [16]\n")
-    words = ("train", ROOT / "scenarios/tiny.toml", "--agent", "parl", "--hyperparameters", given)
-    done = fogveil(*words, cwd=tmp_path)
+    hyperparameters = tmp_path / "h.toml"
+    hyperparameters.write_text("buffer_capacity = 4000\ntraining_steps = 100\nlayers = [16]\n")
+    arguments = ("train", "tiny", "--agent", "parl", "--hyperparameters", hyperparameters)
+    done = fogveil(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     light = tmp_path / "runs/train/parl-tiny-1/agent.npz"
     assert "trained: runs/train/parl-tiny-1/agent.npz" in done.stdout
-    again = fogveil(*words, cwd=tmp_path)
+    again = fogveil(*arguments, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    words = ("evaluate", light, ROOT / "scenarios/tiny.toml", "--seeds", 2, "--horizons", 500)
-    done = fogveil(*words, cwd=tmp_path)
+    arguments = ("evaluate", light, ROOT / "scenarios/tiny.toml", "--seeds", 2, "--horizons", 500)
+    done = fogveil(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "parl-tiny-1" in done.stdout
     done = fogveil("figures", "runs/evaluate", "runs/train", cwd=tmp_path)
@@ -228,7 +288,7 @@ def test_train_evaluate_and_figures(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (("train", "scenarios/tiny.toml", "--agent", "best"), "no agent is called 'best'"),
         (("train", "scenarios/tiny.toml", "--agent", "plrl-ed"), "needs disclosure level 'full'"),
@@ -239,15 +299,15 @@ def test_train_evaluate_and_figures(tmp_path):
         (("compare", "scenarios/tiny.toml", "--policies", ","), "at least one policy"),
     ],
 )
-def test_bad_input_to_agents_and_figures(words, sentence, tmp_path):
+def test_bad_input_to_agents_and_figures(arguments, sentence, tmp_path):
     out = ("--out", tmp_path / "out")
-    assert sentence in refused(*words, *out)
+    assert sentence in refused(*arguments, *out)
 
 
 def test_a_terminated_run_leaves_nothing_behind(tmp_path):
-    words = ("run", "scenarios/paper.toml", "--policy", "ci-setr", "--horizon", 10**6)
+    arguments = ("run", "scenarios/stress.toml", "--policy", "ci-setr", "--horizon", 10**6)
     process = subprocess.Popen(
-        [FOGVEIL, *map(str, words), "--out", str(tmp_path / "run")], cwd=ROOT
+        [FOGVEIL, *map(str, arguments), "--out", str(tmp_path / "run")], cwd=ROOT
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("run/*.part")):
@@ -261,8 +321,8 @@ def test_a_terminated_run_leaves_nothing_behind(tmp_path):
 def test_a_worker_that_dies_is_one_sentence_and_exit_code_3(tmp_path):
     policy = tmp_path / "mine.py"
     policy.write_text(f"import os\n{ALWAYS} os._exit(1)\n")
-    words = ("compare", "scenarios/tiny.toml", "--policies", f"{policy}:P", "--seeds", 2)
-    done = fogveil(*words, "--out", tmp_path / "out")
+    arguments = ("compare", "scenarios/tiny.toml", "--policies", f"{policy}:P", "--seeds", 2)
+    done = fogveil(*arguments, "--out", tmp_path / "out")
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
     assert "a worker process died" in done.stderr

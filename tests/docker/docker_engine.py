@@ -1,9 +1,9 @@
-"""A Docker engine for the tests: the one that runs here, or one of our own for as long as needed.
+"""A Docker engine for the tests: the one that runs here, or one that is started for them.
 
-Where no image can be pulled, Debian's packages stand for the public ones: a base with Python and a
-wheelhouse under the name python:3.11-slim, and mosquitto under the name eclipse-mosquitto:2. So
-the Dockerfile and the compose files are used as they are. What is slow to make is kept in
-`.venv/docker`; everything else on the machine is put back as it was.
+Where no image can be pulled, images of Debian packages replace the public ones: a base with Python
+and a wheelhouse under the name python:3.11-slim, and mosquitto under eclipse-mosquitto:2. So the
+Dockerfile and the compose files are used unchanged. What takes long is cached in `.venv/docker`;
+everything else on the machine is restored.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pathlib import Path
 import docker
 
 ROOT = Path(__file__).parent.parent.parent
-CACHE = ROOT / ".venv" / "docker"
+CACHE = (ROOT / ".venv").resolve() / "docker"  # an engine takes no symbolic link
 PYTHON, MOSQUITTO = "python:3.11-slim", "eclipse-mosquitto:2"
 DEBIAN = "fogveil-test-debian"
 PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
 START_WITHIN = 60.0
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 TABLES = ("filter", "nat")
-"""What an engine changes of the packet filter."""
+"""The tables of the packet filter that an engine changes."""
 EMPTY = {
     "filter": ":INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",
     "nat": ":PREROUTING ACCEPT [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
@@ -42,25 +42,25 @@ PR_SET_PDEATHSIG = 1
 
 
 class EngineError(Exception):
-    """Why there is no engine."""
+    """The reason why there is no engine."""
 
 
 @contextmanager
 def engine() -> Iterator[dict[str, str]]:
     """Yield the environment in which `docker`, compose and the SDK find an engine with images."""
     with ExitStack() as stack:
-        found = dict(os.environ)
-        if not _answers(found):
-            found = stack.enter_context(_own_engine())
-        _provide_compose(found)
-        yield found
+        environment = dict(os.environ)
+        if not _answers(environment):
+            environment = stack.enter_context(_own_engine())
+        _provide_compose(environment)
+        yield environment
 
 
 def _answers(environment: dict[str, str]) -> bool:
     scheme, _, path = environment.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")
-    if scheme == "unix":  # a client that finds nobody leaves its sockets open
-        with socket.socket(socket.AF_UNIX) as knocking:
-            if knocking.connect_ex(path):
+    if scheme == "unix":  # a client that cannot connect leaves its sockets open
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(path):
                 return False
     try:
         client = docker.from_env(environment=environment)
@@ -70,17 +70,18 @@ def _answers(environment: dict[str, str]) -> bool:
     return True
 
 
-def run(*words: str | Path, **more: object) -> str:
-    """Run a command; what it said is the reason where it fails."""
+def run(*command: str | Path, **options: object) -> str:
+    """Run a command and return its output; where it fails, its output is the reason."""
     done = subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, check=False, **more
+        [str(word) for word in command], capture_output=True, text=True, check=False, **options
     )
     if done.returncode:
-        raise EngineError(f"{words[0]} {words[1]}: {(done.stderr or done.stdout).strip()[-2000:]}")
+        output = (done.stderr or done.stdout).strip()[-2000:]
+        raise EngineError(f"{command[0]} {command[1]}: {output}")
     return done.stdout
 
 
-# --- an engine of our own ----------------------------------------------------------------------
+# --- starting an engine ------------------------------------------------------------------------
 
 
 @contextmanager
@@ -92,7 +93,7 @@ def _own_engine() -> Iterator[dict[str, str]]:
     state = Path(f"/tmp/fogveil-engine-{os.getpid()}")  # a socket's path must be short
     state.mkdir(mode=0o700)
     environment = {**os.environ, "DOCKER_HOST": f"unix://{state}/socket", "DOCKER_BUILDKIT": "0"}
-    with _as_it_was(), (CACHE / "dockerd.log").open("wb") as log:
+    with _restored_network(), (CACHE / "dockerd.log").open("wb") as log:
         process = subprocess.Popen(
             [
                 *("dockerd", "--data-root", CACHE / "data", "--exec-root", state / "exec"),
@@ -141,8 +142,8 @@ def _install(packages: dict[str, str]) -> None:
 
 
 @contextmanager
-def _as_it_was() -> Iterator[None]:
-    """Put the packet filter, forwarding and the bridge back: an engine leaves them changed."""
+def _restored_network() -> Iterator[None]:
+    """Restore the packet filter, forwarding and bridges: an engine leaves them changed."""
     forwarding = FORWARDING.read_text()
     saved = {table: run("iptables-save", "-t", table) for table in TABLES}
     bridges = _bridges()
@@ -166,12 +167,12 @@ def _bridges() -> set[str]:
 
 
 def _provide_images(environment: dict[str, str]) -> None:
-    """Make stand-ins for the public images, unless they are there."""
-    images = docker.from_env(environment=environment)
+    """Build replacements for the public images, unless they exist."""
+    client = docker.from_env(environment=environment)
     try:
-        tags = {tag for image in images.images.list() for tag in image.tags}
+        tags = {tag for image in client.images.list() for tag in image.tags}
     finally:
-        images.close()
+        client.close()
     if f"{DEBIAN}:latest" not in tags:
         _install({"mmdebstrap": "mmdebstrap"})
         archive = CACHE / "debian.tar"
@@ -179,12 +180,12 @@ def _provide_images(environment: dict[str, str]) -> None:
         run("docker", "import", archive, DEBIAN, env=environment)
         archive.unlink()
     pins = (ROOT / "constraints.txt").read_bytes() + (ROOT / "pyproject.toml").read_bytes()
-    noted = CACHE / "pins"
-    if PYTHON not in tags or not noted.exists() or noted.read_bytes() != pins:
-        _make_python(environment)
-        noted.write_bytes(pins)
+    built_with = CACHE / "pins"
+    if PYTHON not in tags or not built_with.exists() or built_with.read_bytes() != pins:
+        _build_python(environment)
+        built_with.write_bytes(pins)
     if MOSQUITTO not in tags:
-        _make_mosquitto(environment)
+        _build_mosquitto(environment)
 
 
 def _build(environment: dict[str, str], tag: str, folder: Path, text: str) -> None:
@@ -192,15 +193,15 @@ def _build(environment: dict[str, str], tag: str, folder: Path, text: str) -> No
     run("docker", "build", "--quiet", "--tag", tag, folder, env=environment)
 
 
-def _make_python(environment: dict[str, str]) -> None:
-    """Give the base a wheelhouse made here, where pip knows an index."""
+def _build_python(environment: dict[str, str]) -> None:
+    """Add a wheelhouse to the base: here pip can reach an index, in a container it cannot."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    place = CACHE / "python"
-    (place / "wheels").mkdir(parents=True, exist_ok=True)
+    needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    folder = CACHE / "python"
+    (folder / "wheels").mkdir(parents=True, exist_ok=True)
     run(
         *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:"),
-        *("--dest", place / "wheels", "--constraint", ROOT / "constraints.txt", *wanted),
+        *("--dest", folder / "wheels", "--constraint", ROOT / "constraints.txt", *needed),
     )
     text = f"""FROM {DEBIAN}
 COPY wheels /wheels
@@ -209,22 +210,22 @@ RUN for name in python python3 pip; do ln -s /usr/bin/$name /usr/local/bin/$name
 ENV PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels
 CMD ["python3"]
 """
-    _build(environment, PYTHON, place, text)
+    _build(environment, PYTHON, folder, text)
 
 
-def _make_mosquitto(environment: dict[str, str]) -> None:
-    """Copy the installed mosquitto with its libraries, laid out as the public image has them."""
+def _build_mosquitto(environment: dict[str, str]) -> None:
+    """Copy the installed mosquitto with its libraries to where the public image has them."""
     _install({"/usr/sbin/mosquitto": "mosquitto"})
-    place = CACHE / "mosquitto"
-    shutil.rmtree(place, ignore_errors=True)
+    folder = CACHE / "mosquitto"
+    shutil.rmtree(folder, ignore_errors=True)
     plugin = next(Path("/usr/lib").rglob("mosquitto_dynamic_security.so"))
-    wanted = {Path("/usr/sbin/mosquitto"): "usr/sbin/mosquitto", plugin: f"usr/lib/{plugin.name}"}
-    for each in list(wanted):
+    needed = {Path("/usr/sbin/mosquitto"): "usr/sbin/mosquitto", plugin: f"usr/lib/{plugin.name}"}
+    for each in list(needed):
         for library in re.findall(r"=> (/\S+)", run("ldd", each)):
             if not Path(library).name.startswith(("libc.", "libm.", "libpthread", "ld-")):
-                wanted[Path(library)] = f"opt/lib/{Path(library).name}"
-    for source, name in wanted.items():
-        target = place / "root" / name
+                needed[Path(library)] = f"opt/lib/{Path(library).name}"
+    for source, name in needed.items():
+        target = folder / "root" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
     text = f"""FROM {DEBIAN}
@@ -234,14 +235,14 @@ ENV LD_LIBRARY_PATH=/opt/lib
 VOLUME /mosquitto/data /mosquitto/log
 CMD ["/usr/sbin/mosquitto", "-c", "/mosquitto/config/mosquitto.conf"]
 """
-    _build(environment, MOSQUITTO, place, text)
+    _build(environment, MOSQUITTO, folder, text)
 
 
 # --- compose -----------------------------------------------------------------------------------
 
 
 def _provide_compose(environment: dict[str, str]) -> None:
-    """Get compose, where the command `docker` has none, from Debian's next release."""
+    """Download compose from Debian's next release where the command `docker` lacks it."""
     works = subprocess.run(
         ["docker", "compose", "version"], env=environment, capture_output=True, check=False
     )
@@ -253,24 +254,25 @@ def _provide_compose(environment: dict[str, str]) -> None:
         return
     if not shutil.which("apt-get"):
         raise EngineError("`docker compose` is missing: install Docker's compose plugin")
-    place = CACHE / "apt"
+    folder = CACHE / "apt"
     for name in ("lists/partial", "cache/archives/partial"):
-        (place / name).mkdir(parents=True, exist_ok=True)
+        (folder / name).mkdir(parents=True, exist_ok=True)
     keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
     text = f"deb [signed-by={keys}] http://deb.debian.org/debian trixie main\n"
-    (place / "sources.list").write_text(text)
+    (folder / "sources.list").write_text(text)
     settings = {
-        "Dir::Etc::sourcelist": place / "sources.list",
+        "Dir::Etc::sourcelist": folder / "sources.list",
         "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::State::lists": place / "lists",
-        "Dir::Cache": place / "cache",
+        "Dir::State::lists": folder / "lists",
+        "Dir::Cache": folder / "cache",
     }
     options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
     run("apt-get", *options, "-qq", "update")
-    run("apt-get", *options, "-qq", "download", "docker-compose", cwd=place)
-    run("dpkg-deb", "-x", *place.glob("docker-compose_*.deb"), place / "unpacked")
+    run("apt-get", *options, "-qq", "download", "docker-compose", cwd=folder)
+    run("dpkg-deb", "-x", *folder.glob("docker-compose_*.deb"), folder / "unpacked")
     plugins.mkdir(parents=True, exist_ok=True)
     shutil.copy(
-        place / "unpacked/usr/libexec/docker/cli-plugins/docker-compose", plugins / "docker-compose"
+        folder / "unpacked/usr/libexec/docker/cli-plugins/docker-compose",
+        plugins / "docker-compose",
     )
-    shutil.rmtree(place)
+    shutil.rmtree(folder)

@@ -1,53 +1,85 @@
-"""Who reaches whom: tried from inside the containers, and the audit's word on it."""
+"""Who reaches whom, tried from inside the containers; and what the images hold."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from support import SCENARIOS
-from test_runs import TINY, built, fogveil  # noqa: F401 (a fixture)
+from docker_support import TINY, fogveil
 
-from fogveil.identity import AGENT
-from testbed.containers.confining import try_all, try_from
-from testbed.containers.launch import ContainerTestbed
-from testbed.federated.split import Plan
-from testbed.scenario import load_scenario
-from testbed.world import build_world
+from fogveil.protocol.identity import AGENT, BROKER, CLOCK, PROVIDER, SOURCES
+from fogveil.testbed.launch.docker.engine_client import PARTICIPANT_LABEL, RUN_LABEL, EngineClient
+from fogveil.testbed.launch.docker.image_build import EXPERIMENTER, build_images, image_of
+from fogveil.testbed.launch.factory import create_testbed
+from fogveil.testbed.launch.participant_config import Plan
+from fogveil.testbed.privacy.audit.reachability_probe import probe_container, probe_containers
+from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario.world import build_world
+from fogveil.testbed.source_tree import PORTIONS
+
+SHARED = {"core", "protocol", "v1", "broker"}
+PORTIONS_OF = {
+    PROVIDER: SHARED | {"provider_node"},
+    AGENT: SHARED | {"agent"},
+    SOURCES: SHARED | {"sources"},
+    CLOCK: SHARED | {"clock"},
+    BROKER: SHARED,
+    EXPERIMENTER: {*PORTIONS},
+}
+"""The portions of the package in each image."""
+LIBRARIES = (
+    "docker",
+    "matplotlib",
+    "networkx",
+    "pip",
+    "pyarrow",
+    "rich",
+    "scipy",
+    "simpy",
+    "torch",
+)
+"""Libraries that no participant needs."""
+LOOK = """
+import importlib.util as util, json, sys
+names, libraries = json.loads(sys.argv[1])
+found = [name for name in names if util.find_spec(f"fogveil.{name}")]
+print(json.dumps([found, [name for name in libraries if util.find_spec(name)]]))
+"""
 
 
 @pytest.fixture
-def at_work(client, built, tmp_path):  # noqa: F811
-    """A testbed that takes its time."""
-    scenario = load_scenario(SCENARIOS / "tiny.toml")
+def running(client, built, tmp_path):
+    """A testbed that runs slowly."""
     plan = Plan(policies=("jsq",), speed=10.0, contained=True)
-    with ContainerTestbed(build_world(scenario), plan, tmp_path / "up") as testbed:
+    with create_testbed(build_world(load_scenario(TINY)), plan, tmp_path / "up") as testbed:
         yield testbed
 
 
-def test_nobody_reaches_more_than_promised(at_work):
-    tried = try_all(at_work, [AGENT, *at_work.layout.providers])
-    assert not tried.faults
-    assert tried.tries > 500
+def test_nobody_reaches_more_than_promised(running):
+    result = probe_containers(running, [AGENT, *running.launcher.layout.providers])
+    assert not result.faults
+    assert result.tries > 500
 
 
-def test_a_leak_would_be_found(at_work, client):
-    """Two providers on one network, and a folder that the agent should not have."""
-    layout = at_work.layout
-    network = layout.home("fog-2")
-    wide = next(n for n in client.networks.list() if n.name.endswith(network.name))
-    mine = next(c for c in client.containers.list() if c.name.endswith("-fog-1"))
-    wide.connect(mine)
+def test_a_leak_would_be_found(running, client):
+    """Two providers on one network."""
+    network = running.launcher.layout.home("fog-2")
+    (boundary,) = (n for n in client.networks.list() if n.name.endswith(network.name))
+    (fog,) = (c for c in client.containers.list() if c.name.endswith("-fog-1"))
+    boundary.connect(fog)
     try:
-        found = try_from(at_work, "fog-1").faults
+        faults = probe_container(running, "fog-1").faults
     finally:
-        wide.disconnect(mine)
-    assert any("fog-1 reaches fog-2" in fault for fault in found)
+        boundary.disconnect(fog)
+    assert any("fog-1 reaches fog-2" in fault for fault in faults)
 
 
-def test_containers_are_locked_down(at_work, client):
-    for container in client.containers.list(filters={"label": "org.fogveil.participant"}):
+def test_containers_are_locked_down(running, client):
+    labelled = {"label": f"{RUN_LABEL}={running.run}"}
+    containers = client.containers.list(filters=labelled)
+    names = [container.labels[PARTICIPANT_LABEL] for container in containers]
+    assert sorted(names) == sorted(running.launcher.layout.members)
+    for container in containers:
         host = container.attrs["HostConfig"]
         assert host["ReadonlyRootfs"]
         assert host["CapDrop"] == ["ALL"]
@@ -58,38 +90,61 @@ def test_containers_are_locked_down(at_work, client):
         assert len([m for m in container.attrs["Mounts"] if m["Type"] == "bind"]) == 1
 
 
-def test_networks_hold_no_two_providers(at_work):
-    providers = {*at_work.layout.providers}
-    for network in at_work.layout.networks:
-        assert len(providers & {*network.members}) <= 1
+def test_networks_hold_no_two_providers(running):
+    layout = running.launcher.layout
+    assert len(layout.networks) == 10
+    for network in layout.networks:
+        assert len({*layout.providers} & {*network.members}) <= 1
 
 
-def test_images_are_small_and_hold_no_tools(client, built):  # noqa: F811
-    for image in ("fogveil-provider", "fogveil-testbed"):
-        config = client.images.get(image).attrs["Config"]
-        assert config["User"] == "fogveil"
-        assert config["Healthcheck"]
-        assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
-        code = "import importlib.util as u; print([m for m in ('torch', 'pip') if u.find_spec(m)])"
-        words = ["sh", "-c", f'python -c "{code}"; command -v gcc cc make; id -u']
-        said = client.containers.run(image, words, remove=True, network_mode="none").decode()
-        assert said.split() == ["[]", "10001"]
+@pytest.fixture(scope="session")
+def all_images(built):
+    """The images of all roles, of which a run needs only some."""
+    engine = EngineClient()
+    try:
+        build_images(engine.api, PORTIONS_OF, lambda _line: None)
+    finally:
+        engine.close()
 
 
-def test_a_provider_image_holds_no_agent(client, built):  # noqa: F811
-    code = "import importlib.util as u; print([m for m in ('agent', 'testbed') if u.find_spec(m)])"
-    said = client.containers.run(
-        "fogveil-provider", ["python", "-c", code], remove=True, network_mode="none"
-    )
-    assert said.decode().strip() == "[]"
+@pytest.mark.parametrize("role", PORTIONS_OF)
+def test_an_image_holds_its_own_portions_and_no_tools(client, all_images, role):
+    config = client.images.get(image_of(role)).attrs["Config"]
+    assert config["User"] == "fogveil"
+    assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    question = json.dumps([PORTIONS, LIBRARIES])
+    portions, libraries = json.loads(run_in(client, role, ["python", "-c", LOOK, question]))
+    assert {*portions} == PORTIONS_OF[role]
+    absent = {"pip", "torch"} if role == EXPERIMENTER else {*LIBRARIES}
+    assert not absent & {*libraries}
+    tools = run_in(client, role, ["sh", "-c", "command -v gcc cc make; id -u"])
+    assert tools.split() == ["10001"]
 
 
-def test_the_audit_passes_and_its_process_line_is_a_pass(client, built, tmp_path: Path):  # noqa: F811
+def test_the_images_of_participants_share_their_libraries(client, all_images):
+    """All layers but those of the role's own code are the same."""
+    layers = {
+        role: client.images.get(image_of(role)).attrs["RootFS"]["Layers"]
+        for role in PORTIONS_OF
+        if role != EXPERIMENTER
+    }
+    shared = layers[BROKER]
+    assert len(shared) > 5
+    for role, all_layers in layers.items():
+        assert all_layers[: len(shared)] == shared, role
+        assert len(all_layers) <= len(shared) + 2
+
+
+def run_in(client, role, command):
+    """Run a command in a fresh container and return what it writes."""
+    return client.containers.run(image_of(role), command, remove=True, network_mode="none").decode()
+
+
+def test_the_audit_passes_and_its_process_line_is_a_pass(client, built):
     done = fogveil("audit", TINY, "--docker", "--json", "--horizon", "600")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = {f["promise"]: f for f in json.loads(done.stdout.splitlines()[-1])["findings"]}
-    process = next(f for promise, f in found.items() if promise.startswith("process"))
+    findings = json.loads(done.stdout.splitlines()[-1])["findings"]
+    (process,) = (each for each in findings if each["promise"].startswith("process"))
     assert process["verdict"] == "PASS"
     assert "from inside the agent's container" in process["evidence"]
-    verdicts = {f["verdict"] for f in found.values()}
-    assert verdicts <= {"PASS", "MEASURED"}
+    assert {each["verdict"] for each in findings} <= {"PASS", "MEASURED"}

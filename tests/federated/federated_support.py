@@ -1,4 +1,4 @@
-"""What the tests of federated runs share: scenarios, work done once, a look at processes."""
+"""What the tests of federated runs share: scenarios, work done once, views of processes."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from typing import Any
 
 from support import ROOT, SCENARIOS
 
-import agent.policies as policies
-from agent.record import Decision, read_record
-from provider_node.journal import read_journal
-from testbed.embedded import simulate
-from testbed.federated.apart import ENVIRONMENT
-from testbed.federated.launch import Testbed
-from testbed.federated.run import run_federated
-from testbed.federated.split import Plan, Split
-from testbed.scenario import Scenario, load_scenario
-from testbed.world import build_world
+import fogveil.agent.policies as policies
+from fogveil.agent.decision_record import Decision, read_record
+from fogveil.provider_node.journal import read_journal
+from fogveil.testbed.engine.embedded import simulate
+from fogveil.testbed.launch.federated_run import run_federated
+from fogveil.testbed.launch.participant_config import Plan, Split
+from fogveil.testbed.launch.process_environment import ENVIRONMENT
+from fogveil.testbed.launch.testbed import Testbed
+from fogveil.testbed.scenario import Scenario, load_scenario
+from fogveil.testbed.scenario.world import build_world
 
 FOGVEIL = str(Path(sys.executable).parent / "fogveil")
 PATIENCE = 90.0
-"""Seconds after which a test fails that waits for something, on a machine with much else to do."""
-GONE_WITHIN = 30.0
-"""Seconds in which a testbed that lost somebody has ended."""
+"""Seconds after which a waiting test fails, on a machine with much else to do."""
+SEED = 0x5EED_5EED_5EED_5EED_5EED_5EED
+"""Of runs that are disturbed: with others more jobs may wait when the disturbance comes."""
+GONE_WITHIN = 60.0
+"""Seconds within which a testbed that lost a participant has ended."""
 
 
 def make_scenario(name: str = "tiny", **overrides: Any) -> Scenario:
@@ -54,12 +56,12 @@ def embedded_hash(scenario: Scenario, policy: str) -> str:
 def wait_until(condition: Callable[[], Any]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "the condition never held"
         time.sleep(0.05)
 
 
 def once(factory: Any, name: str, make: Callable[[Path], Any]) -> Any:
-    """Return what `make` returns: one worker of a test run makes it, all others read it."""
+    """Return what `make` returns, as JSON: one worker of a test run calls it, all others wait."""
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent
@@ -77,13 +79,15 @@ def once(factory: Any, name: str, make: Callable[[Path], Any]) -> Any:
 
 
 @contextmanager
-def started(*words: Any, cwd: Path = ROOT, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a command as a person does, in a session of its own; end it with the test."""
-    # A test run in the background has SIGINT ignored, as has what it starts; a terminal has it on.
+def started(
+    *arguments: Any, cwd: Path = ROOT, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Start the command as a person does, in a session of its own; end it with the test."""
+    # In the background SIGINT is ignored, also by child processes; in a terminal it is not.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         process = subprocess.Popen(
-            [FOGVEIL, *map(str, words)],
+            [FOGVEIL, *map(str, arguments)],
             cwd=cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -97,12 +101,12 @@ def started(*words: Any, cwd: Path = ROOT, **environment: str) -> Iterator[subpr
         try:
             yield process
         finally:
-            process.kill()  # nothing happens to one that has ended
+            process.kill()  # which does nothing once it has ended
 
 
-def fogveil(*words: Any, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    with started(*words, **options) as process:
+def fogveil(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    with started(*arguments, **options) as process:
         out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
@@ -115,22 +119,24 @@ def plain(text: str) -> str:
 def processes_of(log: Path) -> dict[str, int]:
     """Return the participants that a testbed's log names, with their process ids."""
     with suppress(FileNotFoundError):
-        found = re.findall(r"started (.+) as process (\d+)", plain(log.read_text()))
-        return {name: int(pid) for name, pid in found}
+        lines = re.findall(r"started (.+) as process (\d+)", plain(log.read_text()))
+        return {name: int(pid) for name, pid in lines}
     return {}
 
 
 class Up:
-    """A testbed brought up by the command, slowly enough to do something to it."""
+    """A testbed that the command started, slow enough to be disturbed."""
 
-    def __init__(self, folder: Path, *words: Any, policy: str = "jsq", speed: float = 400) -> None:
+    def __init__(
+        self, folder: Path, *arguments: Any, policy: str = "jsq", speed: float = 400
+    ) -> None:
         self.out, self.temporary = folder / "out", folder / "tmp"
         self.temporary.mkdir(parents=True)
-        options = ("--horizon", 10**6, "--speed", speed, "--out", self.out, *words)
+        options = ("--horizon", 10**6, "--seed", SEED, "--speed", speed, "--out", self.out)
         self._ending = ExitStack()
         self.launcher = self._ending.enter_context(
             started(
-                *("up", ROOT / "scenarios/tiny.toml", "--policy", policy, *options),
+                *("up", ROOT / "scenarios/tiny.toml", "--policy", policy, *options, *arguments),
                 TMPDIR=str(self.temporary),
             )
         )
@@ -138,16 +144,16 @@ class Up:
         self.ports: set[int] = set()
 
     def wait_until_busy(self) -> None:
-        """Wait until jobs are decided and served, and note who takes part."""
-        wait_until(lambda: self.has_ended or len(self.decisions()) > 20)
+        """Wait until jobs are decided and served, and find the processes."""
+        wait_until(lambda: self.has_ended or len(self.decisions()) > 30)
         assert not self.has_ended, self.launcher.communicate()
-        self.note_processes()
+        self.find_processes()
 
-    def note_processes(self) -> None:
+    def find_processes(self) -> None:
         self.processes = processes_of(self.out / "testbed.log")
-        self.processes["broker"] = next(
-            pid for pid in children(self.launcher.pid) if pid not in self.processes.values()
-        )
+        # Enclosed ones are children of `unshare`, which is the launcher's child.
+        started = [(children(pid) or [pid])[0] for pid in children(self.launcher.pid)]
+        self.processes["broker"] = next(pid for pid in started if is_broker(pid))
         self.ports = {port for pid in self.processes.values() for port in listening(pid)}
 
     @property
@@ -162,21 +168,21 @@ class Up:
         os.kill(self.launcher.pid if victim == "launcher" else self.processes[victim], number)
 
     def left(self) -> list[str]:
-        """Return which processes are still there."""
+        """Return which participants still run."""
         return [name for name, pid in self.processes.items() if is_running(pid)]
 
     def wait_until_gone(self) -> tuple[int, str]:
-        """Wait for the end of all processes; return the exit code and what was said."""
+        """Wait for the end of all processes; return the launcher's exit code and standard error."""
         deadline = time.monotonic() + GONE_WITHIN
         while (self.left() or not self.has_ended) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not self.left(), "did not end"
         assert self.has_ended, "the launcher did not end"
-        said = self.launcher.communicate()[1]
-        return self.launcher.returncode, said
+        error = self.launcher.communicate()[1]
+        return self.launcher.returncode, error
 
     def check_nothing_is_left(self) -> None:
-        """No listening socket and no temporary file; that processes are gone was waited for."""
+        """Check that no socket listens and no temporary file is left, once processes are gone."""
         for port in self.ports:
             with socket.socket() as probe:
                 assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is still open"
@@ -187,22 +193,22 @@ class Up:
         return list(read_record(path)) if path.exists() and path.stat().st_size else []
 
     def check_records(self) -> None:
-        """What each participant recorded is there, readable, and of jobs that were decided."""
+        """Check that each participant's record exists and holds jobs that were decided."""
         decided = {decision.job for decision in self.decisions()}
-        assert len(decided) > 20
+        assert len(decided) > 30
         served: set[int] = set()
         for name in ("fog-1", "fog-2", "fog-3"):
             path = self.out / "participants" / name / "journal-0000.csv"
             served |= {job[0] for job, _ in read_journal(path)}
         assert served
         assert served <= decided
-        # Served were about as many as were decided: nothing waits in a buffer that was lost.
+        # About as many were served as were decided: no record was lost in a buffer.
         assert len(served) > len(decided) / 2
         assert (self.out / "participants/cloud/journal-0000.csv").exists()
         assert (self.out / "participants/sources/feedback-0000.csv").exists()
 
     def end(self) -> None:
-        """End everything by force: only a test that failed needs it."""
+        """End everything by force, which only a failed test needs."""
         for pid in (*self.processes.values(), *processes_of(self.out / "testbed.log").values()):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -211,7 +217,7 @@ class Up:
 
 @contextmanager
 def ending(*several: Up) -> Iterator[None]:
-    """See to it that no test leaves a process behind."""
+    """End testbeds with the test, so that none leaves a process behind."""
     try:
         yield
     finally:
@@ -219,34 +225,38 @@ def ending(*several: Up) -> Iterator[None]:
             each.end()
 
 
-# --- participants brought up by hand -------------------------------------------------------------
+# --- participants started by hand ---------------------------------------------------------------
 
 
 class Parts:
-    """A testbed of tiny that nobody has brought up: its participants' configurations, one by one.
+    """The configurations of a testbed of tiny, to be written and started one by one.
 
-    Identities are left out unless asked for, so that the test can be anybody.
+    There are no identities unless asked for, so that a test can impersonate anybody.
     """
 
-    def __init__(self, folder: Path, *, broker: str = "", secure: bool = False, **overrides: Any):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        broker: str = "",
+        secure: bool = False,
+        policies: tuple[str, ...] = ("jsq",),
+        **overrides: Any,
+    ) -> None:
         self.run = "5eed5eed"
-        plan = Plan(("jsq",), secure=secure, separate_users=False, patience=30.0)
+        plan = Plan(policies, secure=secure, separate_users=False, patience=30.0)
         world = build_world(make_scenario(**overrides))
         self.split = Split(world, plan, folder, self.run)
         self.split.broker = broker or "mqtt://127.0.0.1:1"
 
     @staticmethod
     def change(config: Path, **changes: Any) -> Path:
-        """Change keys of a configuration, or where they begin with `own__` of its `own`."""
-        given = json.loads(config.read_text())
-        for key, value in changes.items():
-            own = key.removeprefix("own__")
-            (given["own"] if own != key else given)[own] = value
-        config.write_text(json.dumps(given))
+        """Change keys of a configuration."""
+        config.write_text(json.dumps({**json.loads(config.read_text()), **changes}))
         return config
 
 
-MODULES = {"clock": "testbed.federated.clock", "agent": "agent"}
+MODULES = {"clock": "fogveil.clock", "agent": "fogveil.agent"}
 
 
 @contextmanager
@@ -255,7 +265,7 @@ def participant(config: Path, module: str | None = None) -> Iterator[subprocess.
     name = config.parent.name
     module = module or MODULES.get(name)
     if module is None:
-        module = "testbed.federated.sources" if name.startswith("sources") else "provider_node"
+        module = "fogveil.sources" if name.startswith("sources") else "fogveil.provider_node"
     with subprocess.Popen(
         [sys.executable, "-P", "-m", module, "--config", str(config)],
         stdin=subprocess.PIPE,
@@ -271,26 +281,26 @@ def participant(config: Path, module: str | None = None) -> Iterator[subprocess.
 
 
 def port_of(process: subprocess.Popen[str]) -> int | None:
-    """Wait until a participant says where it listens."""
+    """Wait until a participant reports where it listens."""
     line = process.stdout.readline()
     assert line, process.communicate()
     return json.loads(line)["listening"]
 
 
 def last_words(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Wait for a participant's end; return its exit code and its only sentence."""
+    """Wait for a participant's end; return its exit code and the last line of its errors."""
     process.wait(PATIENCE)  # `communicate` would close its standard input, which means something
-    said = process.stderr.read()
-    assert "Traceback" not in said, said
-    return process.returncode, said.strip().rpartition("\n")[2]
+    errors = process.stderr.read()
+    assert "Traceback" not in errors, errors
+    return process.returncode, errors.strip().rpartition("\n")[2]
 
 
-# --- a run that is held in the midst of it -------------------------------------------------------
+# --- a run that is held half-way -----------------------------------------------------------------
 
 HELD = """
 import time
 from pathlib import Path
-from agent.policy import Level, Policy
+from fogveil.agent.policy import Level, Policy
 
 class Held(Policy):
     needs = Level.{level}
@@ -321,10 +331,9 @@ def run_and_disturb(
     early: Callable[[Testbed], None] | None = None,
     **options: Any,
 ) -> str:
-    """Do something in the midst of a run of tiny, and compare it with the embedded one.
+    """Disturb a run of tiny, and compare it with the embedded one; return its log.
 
-    The policy holds the run meanwhile; what is done `early` is done while it begins. Returns the
-    log of all participants.
+    The policy holds the run while `act` is called, and before its first decision while `early` is.
     """
     policy, out = folder / "held.py", folder / "out"
     policy.write_text(HELD.format(level=level.upper(), folder=str(folder)))
@@ -351,27 +360,32 @@ def run_and_disturb(
                 acting.append(pool.submit(disturb, testbed))
 
         try:
-            (found,) = run_federated(scenario, plan, out, watch)
+            (result,) = run_federated(scenario, plan, out, watch)
         finally:
             over.set()
             acting[0].result()
-    assert found["run_hash"] == embedded_hash(scenario, plan.policies[0])
+    assert result["run_hash"] == embedded_hash(scenario, plan.policies[0])
     return plain((out / "testbed.log").read_text())
 
 
-# --- what Linux knows of processes ---------------------------------------------------------------
+# --- processes as Linux shows them ---------------------------------------------------------------
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process exists and is more than a zombie.
+    """Return whether a process exists and is more than a zombie.
 
-    Its first thread may be a zombie while others, which hold its sockets, have yet to end.
+    Its first thread may be a zombie while others, which hold its sockets, have not ended yet.
     """
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
         return state not in "ZX" or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def is_broker(pid: int) -> bool:
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"mosquitto" in command or b"fogveil.broker" in command
 
 
 def children(pid: int) -> list[int]:
@@ -392,6 +406,6 @@ def listening(pid: int) -> set[int]:
 def _listening_sockets() -> Iterable[tuple[int, str]]:
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A":
-                yield int(words[1].rpartition(":")[2], 16), words[9]
+            fields = line.split()
+            if fields[3] == "0A":
+                yield int(fields[1].rpartition(":")[2], 16), fields[9]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.policy import Level, Policy
+from fogveil.agent.policy import Level, Policy
 
 
 class Cycles(Policy):

@@ -1,4 +1,4 @@
-"""MQTT in general, over plain connections, with names and topics as tests choose them."""
+"""MQTT in general, over plain connections, with arbitrary names and topics."""
 
 from __future__ import annotations
 
@@ -12,22 +12,29 @@ from typing import Any
 import pytest
 from broker_support import KINDS, RawClient, run, take, wait_until
 
-from broker.client import Relay
-from broker.packets import LIMIT, Acknowledgement, Kind, Publish, Signal, Unsubscribe
-from broker.starting import start_broker
-from fogveil.errors import SurroundingsError
+from fogveil.broker.client import BrokerClient
+from fogveil.broker.launcher import start_broker
+from fogveil.broker.mqtt_packets import (
+    PAYLOAD_LIMIT,
+    Acknowledgement,
+    EmptyPacket,
+    PacketType,
+    Publish,
+    Unsubscribe,
+)
+from fogveil.core.errors import InfrastructureError
 
 Messages = list[tuple[str, bytes]]
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def shared(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[str]:
-    """The address of a broker that all tests share, as runs may do."""
-    running = start_broker(request.param, tmp_path_factory.mktemp("broker"))
-    assert running.kind == request.param
-    yield running.address
-    assert running.alive()
-    running.stop()
+def address(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[str]:
+    """The address of a broker that all tests share, as several runs may."""
+    broker = start_broker(request.param, tmp_path_factory.mktemp("broker"))
+    assert broker.kind == request.param
+    yield broker.address
+    assert broker.alive()
+    broker.stop()
 
 
 @pytest.fixture
@@ -38,17 +45,17 @@ def run_id() -> str:
 # --- relaying -----------------------------------------------------------------------------------
 
 
-def test_every_subscriber_gets_its_copy(shared: str, run_id: str) -> None:
+def test_every_subscriber_gets_a_copy(address: str, run_id: str) -> None:
     async def reader(number: int, ready: asyncio.Barrier) -> Messages:
-        async with Relay(shared, f"{run_id}-{number}") as relay:
-            await relay.subscribe(f"{run_id}/all", f"{run_id}/{number}")
+        async with BrokerClient(address, f"{run_id}-{number}") as client:
+            await client.subscribe(f"{run_id}/all", f"{run_id}/{number}")
             await ready.wait()
-            return await take(relay, 2)
+            return await take(client, 2)
 
     async def main() -> list[Messages]:
         ready = asyncio.Barrier(13)
         readers = [asyncio.create_task(reader(number, ready)) for number in range(12)]
-        async with Relay(shared, f"{run_id}-w") as writer:
+        async with BrokerClient(address, f"{run_id}-w") as writer:
             await ready.wait()
             writer.publish(f"{run_id}/all", b"")
             for number in range(12):
@@ -60,7 +67,7 @@ def test_every_subscriber_gets_its_copy(shared: str, run_id: str) -> None:
     ]
 
 
-def test_wildcards(shared: str, run_id: str) -> None:
+def test_wildcards(address: str, run_id: str) -> None:
     filters = (f"{run_id}/+/end", f"{run_id}/deep/#", f"${run_id}/+", "#", "+/plain")
     sent = ("one/end", "one/two/end", "deep", "deep/a/b", "end", "plain")
     expected = [
@@ -71,39 +78,39 @@ def test_wildcards(shared: str, run_id: str) -> None:
         {"plain"},
     ]
     clients = [
-        RawClient(shared).connect(f"{run_id}-{number}").subscribe(filter_)
+        RawClient(address).connect(f"{run_id}-{number}").subscribe(filter_)
         for number, filter_ in enumerate(filters)
     ]
-    writer = RawClient(shared).connect(f"{run_id}-w")
+    writer = RawClient(address).connect(f"{run_id}-w")
     for name in sent:
         writer.send(Publish(f"{run_id}/{name}", b"x"))
     writer.send(Publish(f"${run_id}/hidden", b"x"))
-    writer.receive_until_fence()
+    writer.receive_until_pong()
     for client, names in zip(clients, expected, strict=True):
-        received = [packet.topic for packet in client.receive_until_fence()]
-        mine = [topic.removeprefix(f"{run_id}/") for topic in received if run_id in topic]
-        assert sorted(mine) == sorted(names)
+        received = [packet.topic for packet in client.receive_until_pong()]
+        relative = [topic.removeprefix(f"{run_id}/") for topic in received if run_id in topic]
+        assert sorted(relative) == sorted(names)
         client.drop()
     writer.drop()
 
 
-def test_no_message_after_unsubscribing(shared: str, run_id: str) -> None:
-    client = RawClient(shared).connect(run_id).subscribe(f"{run_id}/a", f"{run_id}/b")
+def test_no_message_after_unsubscribing(address: str, run_id: str) -> None:
+    client = RawClient(address).connect(run_id).subscribe(f"{run_id}/a", f"{run_id}/b")
     client.send(Unsubscribe(2, (f"{run_id}/a",)))
-    assert client.receive() == Acknowledgement(Kind.UNSUBACK, 2)
+    assert client.receive() == Acknowledgement(PacketType.UNSUBACK, 2)
     client.send(Publish(f"{run_id}/a", b"no"))
     client.send(Publish(f"{run_id}/b", b"yes"))
-    wait_until(lambda: client.receive_until_fence() == [Publish(f"{run_id}/b", b"yes")])
+    wait_until(lambda: client.receive_until_pong() == [Publish(f"{run_id}/b", b"yes")])
     client.drop()
 
 
-def test_an_oversized_message_is_dropped_and_all_goes_on(
-    shared: str, run_id: str, caplog: pytest.LogCaptureFixture
+def test_an_oversized_message_is_dropped(
+    address: str, run_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> Messages:
         async with (
-            Relay(shared, f"{run_id}-r", limit=1000) as reader,
-            Relay(shared, f"{run_id}-w") as writer,
+            BrokerClient(address, f"{run_id}-r", payload_limit=1000) as reader,
+            BrokerClient(address, f"{run_id}-w") as writer,
         ):
             await reader.subscribe(run_id)
             writer.publish(run_id, bytes(1001))
@@ -115,93 +122,93 @@ def test_an_oversized_message_is_dropped_and_all_goes_on(
     assert "dropped a message of 1001 bytes" in caplog.text
 
 
-def test_what_would_not_be_relayed_is_not_sent(shared: str, run_id: str) -> None:
+def test_an_oversized_message_is_not_sent(address: str, run_id: str) -> None:
     async def main() -> None:
-        async with Relay(shared, run_id) as relay:
-            with pytest.raises(SurroundingsError, match=f"{LIMIT + 1} bytes, more than"):
-                relay.publish(run_id, bytes(LIMIT + 1))
-            await relay.drained()
+        async with BrokerClient(address, run_id) as client:
+            with pytest.raises(InfrastructureError, match=f"{PAYLOAD_LIMIT + 1} bytes, more than"):
+                client.publish(run_id, bytes(PAYLOAD_LIMIT + 1))
+            await client.drain()
 
     run(main())
 
 
-def test_the_second_client_of_one_name_stays(shared: str, run_id: str) -> None:
+def test_the_second_client_of_a_name_displaces_the_first(address: str, run_id: str) -> None:
     async def main() -> Messages:
-        async with Relay(shared, run_id) as first:
+        async with BrokerClient(address, run_id) as first:
             await first.subscribe(f"{run_id}/a")
-            async with Relay(shared, run_id) as second:
-                with pytest.raises(SurroundingsError, match="was lost: it closed the connection"):
+            async with BrokerClient(address, run_id) as second:
+                with pytest.raises(InfrastructureError, match="was lost: it closed the connection"):
                     await take(first, 1)
                 await second.subscribe(f"{run_id}/b")
-                second.publish(f"{run_id}/a", b"for nobody")
-                second.publish(f"{run_id}/b", b"for me")
+                second.publish(f"{run_id}/a", b"without a subscriber")
+                second.publish(f"{run_id}/b", b"for the second")
                 return await take(second, 1)
 
-    assert run(main()) == [(f"{run_id}/b", b"for me")]
+    assert run(main()) == [(f"{run_id}/b", b"for the second")]
 
 
-def test_a_participant_held_up_does_not_blame_the_broker(shared: str, run_id: str) -> None:
+def test_a_blocked_participant_does_not_lose_the_broker(address: str, run_id: str) -> None:
     async def main() -> Messages:
-        async with Relay(shared, run_id, keepalive=1) as relay:
-            await relay.subscribe(run_id)
+        async with BrokerClient(address, run_id, keepalive=1) as client:
+            await client.subscribe(run_id)
             await asyncio.sleep(0)
-            time.sleep(2.2)  # noqa: ASYNC251 (what a long computation does to an event loop)
-            relay.publish(run_id, b"x")
-            return await take(relay, 1)
+            time.sleep(2.2)  # noqa: ASYNC251 (as a long computation blocks an event loop)
+            client.publish(run_id, b"x")
+            return await take(client, 1)
 
     assert run(main()) == [(run_id, b"x")]
 
 
-# --- MQTT beyond what runs need -----------------------------------------------------------------
+# --- MQTT that runs do not use ------------------------------------------------------------------
 
 
-def test_acknowledged_messages(shared: str, run_id: str) -> None:
-    reader = RawClient(shared).connect(f"{run_id}-r").subscribe(run_id, qos=1)
-    writer = RawClient(shared).connect(f"{run_id}-w")
-    writer.send(Publish(run_id, b"x", qos=1, packet=77))
-    assert writer.receive() == Acknowledgement(Kind.PUBACK, 77)
+def test_acknowledged_messages(address: str, run_id: str) -> None:
+    reader = RawClient(address).connect(f"{run_id}-r").subscribe(run_id, qos=1)
+    writer = RawClient(address).connect(f"{run_id}-w")
+    writer.send(Publish(run_id, b"x", qos=1, packet_id=77))
+    assert writer.receive() == Acknowledgement(PacketType.PUBACK, 77)
     received = reader.receive()
-    assert received == Publish(run_id, b"x", qos=1, packet=received.packet)
-    reader.send(Acknowledgement(Kind.PUBACK, received.packet))
-    assert reader.receive_until_fence() == []
+    assert received == Publish(run_id, b"x", qos=1, packet_id=received.packet_id)
+    reader.send(Acknowledgement(PacketType.PUBACK, received.packet_id))
+    assert reader.receive_until_pong() == []
     reader.drop()
     writer.drop()
 
 
-def test_retained_messages(shared: str, run_id: str) -> None:
-    writer = RawClient(shared).connect(f"{run_id}-w")
+def test_retained_messages(address: str, run_id: str) -> None:
+    writer = RawClient(address).connect(f"{run_id}-w")
     for name, payload in (("a", b"1"), ("a", b"2"), ("b", b"3"), ("b", b"")):
         writer.send(Publish(f"{run_id}/{name}", payload, retain=True))
-    writer.receive_until_fence()
-    reader = RawClient(shared).connect(f"{run_id}-r").subscribe(f"{run_id}/#")
+    writer.receive_until_pong()
+    reader = RawClient(address).connect(f"{run_id}-r").subscribe(f"{run_id}/#")
     assert reader.receive() == Publish(f"{run_id}/a", b"2", retain=True)
-    assert reader.receive_until_fence() == []
+    assert reader.receive_until_pong() == []
     writer.send(Publish(f"{run_id}/a", b"", retain=True))
-    # Who has subscribed already gets it as any other message.
+    # A client that has subscribed already gets it without the retain flag.
     assert reader.receive() == Publish(f"{run_id}/a", b"")
     reader.drop()
     writer.drop()
 
 
-def test_wills(shared: str, run_id: str) -> None:
-    reader = RawClient(shared).connect(f"{run_id}-r").subscribe(f"{run_id}/+")
+def test_wills(address: str, run_id: str) -> None:
+    reader = RawClient(address).connect(f"{run_id}-r").subscribe(f"{run_id}/+")
     for name in ("lost", "left", "replaced"):
-        client = RawClient(shared).connect(
+        client = RawClient(address).connect(
             f"{run_id}-{name}", will=Publish(f"{run_id}/{name}", b"!")
         )
         if name == "left":
-            client.send(Signal(Kind.DISCONNECT))
+            client.send(EmptyPacket(PacketType.DISCONNECT))
             assert client.is_closed_by_broker()
         if name == "replaced":
-            RawClient(shared).connect(f"{run_id}-{name}").drop()
+            RawClient(address).connect(f"{run_id}-{name}").drop()
             assert client.is_closed_by_broker()
         client.drop()
     assert {reader.receive().topic for _ in range(2)} == {f"{run_id}/lost", f"{run_id}/replaced"}
-    assert reader.receive_until_fence() == []
+    assert reader.receive_until_pong() == []
     reader.drop()
 
 
-def test_a_silent_client_is_dropped(shared: str, run_id: str) -> None:
-    client = RawClient(shared).connect(run_id, keepalive=1)
+def test_a_silent_client_is_disconnected(address: str, run_id: str) -> None:
+    client = RawClient(address).connect(run_id, keepalive=1)
     assert client.is_closed_by_broker()
     client.drop()

@@ -1,9 +1,11 @@
-"""Whoever misbehaves is refused or named; a healthy run goes on and is the right one."""
+"""A participant that misbehaves is refused or named; a healthy run goes on, and is correct."""
 
 from __future__ import annotations
 
+import os
 import queue
 import shutil
+import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -22,28 +24,29 @@ from federated_support import (
 )
 from support import ROOT
 
-from broker.starting import start_broker
-from fogveil.channels import PROTOCOL, WELCOME
-from fogveil.errors import InputError, SurroundingsError
-from fogveil.identity import Credentials, Identity
+from fogveil.broker.launcher import start_broker
+from fogveil.core.errors import InfrastructureError, InputError
+from fogveil.protocol.channels import PROTOCOL, WELCOME
+from fogveil.protocol.credentials import Credentials
+from fogveil.protocol.identity import Identity
+from fogveil.testbed.launch.federated_run import run_federated
+from fogveil.testbed.launch.participant_config import Plan
 from fogveil.v1.boundary_pb2 import WatchRequest
 from fogveil.v1.boundary_pb2_grpc import QueueServiceStub
-from fogveil.v1.clock_pb2 import AgentDone, Hello, JoinRequest, ProviderReady
+from fogveil.v1.clock_pb2 import AgentDone, Hello, JoinRequest, Lost, ProviderReady
 from fogveil.v1.clock_pb2_grpc import ClockServiceStub
 from fogveil.v1.full_pb2 import LookRequest
 from fogveil.v1.full_pb2_grpc import ResourcesServiceStub
 from fogveil.v1.total_pb2 import TotalServiceWatchRequest
 from fogveil.v1.total_pb2_grpc import TotalServiceStub
-from testbed.federated.run import run_federated
-from testbed.federated.split import Plan
 
 TINY = ROOT / "scenarios/tiny.toml"
 
 
-# --- others who want to take part -----------------------------------------------------------------
+# --- participants that do not belong to the run ---------------------------------------------------
 
 
-def second(testbed, name: str, folder: Path, /, **changes):
+def start_copy(testbed, name: str, folder: Path, /, **changes):
     """Start a participant from a copy of another one's folder."""
     shutil.copytree(testbed.split.folder_of(name), folder / name)
     config = Parts.change(folder / name / "config.json", lifeline=False, **changes)
@@ -56,7 +59,8 @@ def test_a_second_participant_of_the_same_name_is_refused(tmp_path, secure):
         with ExitStack() as stack:
             names = ("fog-1", "agent", "sources", "cloud")
             started = [
-                stack.enter_context(second(testbed, name, tmp_path / "second")) for name in names
+                stack.enter_context(start_copy(testbed, name, tmp_path / "second"))
+                for name in names
             ]
             for name, process in zip(names, started, strict=True):
                 code, said = last_words(process)
@@ -67,16 +71,16 @@ def test_a_second_participant_of_the_same_name_is_refused(tmp_path, secure):
     assert "refused: agent has joined already" in log
 
 
-def test_whoever_belongs_to_another_run_or_to_none_is_refused(tmp_path):
+def test_a_participant_of_another_run_or_of_none_is_refused(tmp_path):
     cases = {
         "fog-1": ({"run": "7f7f"}, "fog-1 was set up for another run"),
-        "fog-2": ({"name": "fog-9"}, "nobody called 'fog-9' takes part"),
-        "sources": ({"name": "sources-2"}, "nobody called 'sources-2' takes part"),
+        "fog-2": ({"name": "fog-9"}, "no participant is called 'fog-9'"),
+        "sources": ({"name": "sources-2"}, "no participant is called 'sources-2'"),
     }
 
     def act(testbed):
         for name, (changes, sentence) in cases.items():
-            with second(testbed, name, tmp_path / "second", **changes) as process:
+            with start_copy(testbed, name, tmp_path / "second", **changes) as process:
                 code, said = last_words(process)
                 assert code == 2, said
                 assert said.endswith(f": the clock refused: {sentence}")
@@ -84,12 +88,16 @@ def test_whoever_belongs_to_another_run_or_to_none_is_refused(tmp_path):
         for hello, sentence in (
             (
                 Hello(name="fog-1", protocol=9, run=testbed.run),
-                "fog-1 speaks protocol 9, this is 1",
+                f"fog-1 speaks protocol 9, this is {PROTOCOL}",
             ),
-            (Hello(), "somebody speaks protocol 0, this is 1"),
-            (Hello(protocol=PROTOCOL, run=testbed.run), "nobody called '' takes part"),
+            (Hello(), f"somebody speaks protocol 0, this is {PROTOCOL}"),
+            (Hello(protocol=PROTOCOL, run=testbed.run), "no participant is called ''"),
+            (
+                Hello(name="\x1b[2J\x9b", protocol=PROTOCOL, run=testbed.run),
+                r"no participant is called '\x1b[2J\x9b'",
+            ),
         ):
-            with seat(address, hello) as other:
+            with join(address, hello) as other:
                 assert other.refusal() == sentence
         with grpc.insecure_channel(address) as channel:  # one that says nothing and leaves
             call = ClockServiceStub(channel).Join(iter(queue.SimpleQueue().get, None))
@@ -101,41 +109,43 @@ def test_whoever_belongs_to_another_run_or_to_none_is_refused(tmp_path):
 
 
 @contextmanager
-def seat(address: str, hello: Hello):
+def join(address: str, hello: Hello):
     with grpc.insecure_channel(address) as channel:
-        made = Seat(channel, hello)
+        stream = ClockStream(channel, hello)
         try:
-            yield made
+            yield stream
         finally:
-            made.leave()
+            stream.leave()
 
 
-class Seat:
-    """A seat at the clock for one that says what it is told to."""
+class ClockStream:
+    """A participant's stream to the clock, for a test that plays the participant."""
 
     def __init__(self, channel: grpc.Channel, hello: Hello) -> None:
-        self._words = queue.SimpleQueue()
-        self._call = ClockServiceStub(channel).Join(iter(self._words.get, None), timeout=PATIENCE)
-        self.say(hello=hello)
+        self._requests = queue.SimpleQueue()
+        self._call = ClockServiceStub(channel).Join(
+            iter(self._requests.get, None), timeout=PATIENCE
+        )
+        self.send(hello=hello)
 
-    def say(self, **kind) -> None:
-        self._words.put(JoinRequest(**kind))
+    def send(self, **kind) -> None:
+        self._requests.put(JoinRequest(**kind))
 
-    def be_welcome(self) -> None:
+    def wait_for_admission(self) -> None:
         assert set(WELCOME) <= set(self._call.initial_metadata())
 
-    def hear(self):
+    def receive(self):
         return next(self._call)
 
     def refusal(self) -> str:
         with pytest.raises(grpc.RpcError) as refused:
-            self.hear()
+            self.receive()
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         return refused.value.details()
 
     def leave(self) -> None:
         self._call.cancel()
-        self._words.put(None)
+        self._requests.put(None)
 
 
 # --- at the clock ---------------------------------------------------------------------------------
@@ -143,62 +153,70 @@ class Seat:
 
 @contextmanager
 def clock_with(folder: Path, *names: str, **changes):
-    """A clock, and the named participants at it, played by the test."""
+    """A clock, and participants that have joined it, played by the test."""
     parts = Parts(folder)
     with participant(Parts.change(parts.split.clock(), **changes)) as clock, ExitStack() as stack:
         address = f"127.0.0.1:{port_of(clock)}"
         hellos = [Hello(name=name, protocol=PROTOCOL, run=parts.run) for name in names]
-        seats = {h.name: stack.enter_context(seat(address, h)) for h in hellos}
-        for each in seats.values():
-            each.be_welcome()
-        yield clock, seats
+        streams = {h.name: stack.enter_context(join(address, h)) for h in hellos}
+        for each in streams.values():
+            each.wait_for_admission()
+        yield clock, streams
 
 
 EVERYBODY = ("sources", "agent", "fog-1", "fog-2", "fog-3", "cloud")
 
 
 @pytest.mark.parametrize(
-    ("who", "words", "sentence"),
+    ("name", "message", "sentence"),
     [
-        ("agent", {"agent_done": AgentDone(placed=[1, 0, 0])}, "agent said agent_done out of turn"),
-        ("fog-2", {"agent_done": AgentDone(placed=[1, 0, 0])}, "fog-2 said agent_done out of turn"),
-        ("cloud", {"hello": Hello(name="agent")}, "cloud said hello out of turn"),
-        ("fog-1", {}, "fog-1 said None out of turn"),
+        ("agent", {"agent_done": AgentDone(placed=[1, 0, 0])}, "agent sent agent_done out of turn"),
+        ("fog-2", {"agent_done": AgentDone(placed=[1, 0, 0])}, "fog-2 sent agent_done out of turn"),
+        ("cloud", {"hello": Hello(name="agent")}, "cloud sent hello out of turn"),
+        ("fog-1", {}, "fog-1 sent None out of turn"),
+        # The first version repeated any name: escapes reached everybody's terminal.
+        (
+            "fog-3",
+            {"lost": Lost(name="\x1b[2Jfog-1")},
+            r"fog-3 reported the loss of '\x1b[2Jfog-1', who takes no part",
+        ),
     ],
 )
-def test_whoever_speaks_out_of_turn_is_named_to_all(tmp_path, who, words, sentence):
-    with clock_with(tmp_path, *EVERYBODY) as (clock, seats):
-        for each in seats.values():
-            assert each.hear().WhichOneof("kind") == "begin"
-        seats[who].say(**words)
+def test_a_message_out_of_turn_ends_the_run_with_the_name_of_its_sender(
+    tmp_path, name, message, sentence
+):
+    with clock_with(tmp_path, *EVERYBODY) as (clock, streams):
+        for each in streams.values():
+            assert each.receive().WhichOneof("kind") == "begin"
+        streams[name].send(**message)
         whole = f"the run ended at simulated time 0: {sentence}"
-        for each in seats.values():
-            end = each.hear().end
+        for each in streams.values():
+            end = each.receive().end
             assert end.failed
             assert end.sentence == whole
-        for each in seats.values():
+        for each in streams.values():
             each.leave()
-        assert last_words(clock) == (3, f"testbed.federated.clock: {whole}")
+        assert last_words(clock) == (3, f"fogveil.clock: {whole}")
 
 
-def test_whoever_speaks_before_all_are_there_is_named(tmp_path):
-    with clock_with(tmp_path, "agent", "fog-1") as (clock, seats):
-        seats["fog-1"].say(provider_ready=ProviderReady())
-        assert seats["agent"].hear().end.sentence == (
+def test_a_message_before_all_have_joined_is_refused_with_the_name_of_its_sender(tmp_path):
+    with clock_with(tmp_path, "agent", "fog-1") as (clock, streams):
+        streams["fog-1"].send(provider_ready=ProviderReady())
+        assert streams["agent"].receive().end.sentence == (
             "the run ended at simulated time 0: "
-            "fog-1 said provider_ready before everybody was there"
+            "fog-1 sent provider_ready before everybody had joined"
         )
-        for each in seats.values():
+        for each in streams.values():
             each.leave()
         assert last_words(clock)[0] == 3
 
 
-def test_who_never_joins_is_named_to_those_who_did(tmp_path):
-    with clock_with(tmp_path, "fog-2", own__patience=2.0) as (clock, seats):
+def test_those_who_never_join_are_named(tmp_path):
+    with clock_with(tmp_path, "fog-2", patience=2.0) as (clock, streams):
         sentence = "never joined the clock: sources, agent, fog-1, fog-3, cloud"
-        assert seats["fog-2"].hear().end.sentence == sentence
-        seats["fog-2"].leave()
-        assert last_words(clock) == (3, f"testbed.federated.clock: {sentence}")
+        assert streams["fog-2"].receive().end.sentence == sentence
+        streams["fog-2"].leave()
+        assert last_words(clock) == (3, f"fogveil.clock: {sentence}")
 
 
 # --- at the boundary ------------------------------------------------------------------------------
@@ -210,18 +228,24 @@ CALLS = {
 }
 
 
+REFUSED_WITHIN = 2.0
+
+
 def answer_of(channel, service: str):
-    """Return how a call ends, or OK if it goes on."""
+    """Return the status of a call, OK while it is open."""
     call = CALLS[service](channel)
     try:
         list(call.initial_metadata())
         if service == "ResourcesService":
             next(call)
+        # A refusal has metadata, too; its status comes with them, but may be read a moment later.
+        deadline = time.monotonic() + REFUSED_WITHIN
+        while call.is_active() and time.monotonic() < deadline:
+            time.sleep(0.01)
     except grpc.RpcError as error:
         return error.code()
     finally:
         call.cancel()
-    # A refusal has metadata, too: then the call is over.
     return call.code() if call.code() is not grpc.StatusCode.CANCELLED else grpc.StatusCode.OK
 
 
@@ -233,7 +257,7 @@ def answer_of(channel, service: str):
         ("full", ("QueueService", "ResourcesService")),
     ],
 )
-def test_a_port_serves_what_the_level_says_and_nothing_else(tmp_path, level, served):
+def test_a_port_serves_the_services_of_the_level_and_no_other(tmp_path, level, served):
     broker = start_broker("builtin", tmp_path / "broker")
     parts = Parts(tmp_path, broker=broker.address, disclosure=level)
     try:
@@ -311,7 +335,7 @@ def test_a_look_at_an_unknown_category_is_refused(tmp_path):
 
 POLICY = """
 import os, sys
-from agent.policy import Level, Policy
+from fogveil.agent.policy import Level, Policy
 
 class P(Policy):
     needs = Level.COUNT
@@ -349,14 +373,51 @@ def test_a_policy_that_fails_is_one_sentence(tmp_path, fault, sentence):
 
 def test_a_policy_that_ends_the_process_is_a_lost_agent(tmp_path):
     (tmp_path / "p.py").write_text(POLICY.format(fault="os._exit(0)"))
-    with pytest.raises(SurroundingsError, match=r"^the agent was lost at simulated time \S+$"):
+    with pytest.raises(InfrastructureError, match=r"^the agent was lost at simulated time \S+$"):
         run_federated(make_scenario(), Plan((f"{tmp_path}/p.py:P",)), tmp_path / "out")
 
 
 def test_a_policy_that_fails_ends_the_command_with_code_2(tmp_path):
     (tmp_path / "p.py").write_text(POLICY.format(fault="raise ValueError('no')"))
-    words = ("run", TINY, "--federated", "--policy", "./p.py:P", "--out", tmp_path / "out")
-    done = fogveil(*words, cwd=tmp_path)
+    command = ("run", TINY, "--federated", "--policy", "./p.py:P", "--out", tmp_path / "out")
+    done = fogveil(*command, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("fogveil: agent: policy P failed at time ")
     assert "Traceback" not in done.stderr + (tmp_path / "out/testbed.log").read_text()
+
+
+# --- an agent that places jobs which nobody emitted -----------------------------------------------
+
+
+PHANTOMS = """
+import fogveil.agent.process as process
+from fogveil.v1.workload_pb2 import Placement, Placements
+place = process.BrokerClient.publish
+def publish(self, topic, payload, **options):
+    message = Placements.FromString(payload)
+    last = message.placements[-1]
+    for number in range(20):  # after the real ones, with ids that no source uses
+        job = 10**6 + 100 * last.job + number
+        message.placements.append(Placement(job=job, arrival=last.arrival, category=0))
+    place(self, topic, message.SerializeToString(), **options)
+process.BrokerClient.publish = publish
+from fogveil.agent.__main__ import *
+"""
+
+
+def test_jobs_that_nobody_emitted_are_not_served_and_their_sender_is_named(tmp_path, monkeypatch):
+    """In the first version 20 such jobs told the agent a provider's speed to 2 %."""
+    (tmp_path / "phantoms").mkdir()
+    (tmp_path / "phantoms" / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'fogveil.agent' in sys.orig_argv:\n"
+        + "".join(f"    {line}\n" for line in PHANTOMS.strip().splitlines()[:-1])
+    )
+    path = os.pathsep.join(filter(None, (str(tmp_path / "phantoms"), os.environ.get("PYTHONPATH"))))
+    monkeypatch.setenv("PYTHONPATH", path)
+    out = tmp_path / "out"
+    with pytest.raises(InfrastructureError, match=r"the agent placed \d+ jobs more on fog-\d than"):
+        run_federated(make_scenario(horizon=800), Plan(("jsq",), broker="builtin"), out)
+    journals = [path.read_text().splitlines()[1:] for path in out.rglob("journal-*.csv")]
+    assert journals
+    assert all(int(line.split(",")[0]) < 10**6 for lines in journals for line in lines)

@@ -1,4 +1,4 @@
-"""Participants and runs that are set up wrongly: one sentence, and an exit code."""
+"""Wrong configurations and options: one sentence, and an exit code."""
 
 from __future__ import annotations
 
@@ -22,16 +22,27 @@ from federated_support import (
 )
 from support import ROOT
 
-from broker.starting import start_broker
-from fogveil.errors import SurroundingsError
-from testbed.cli import main
-from testbed.federated.run import run_federated
-from testbed.federated.split import Plan
+from fogveil.agent.settings import AgentSettings
+from fogveil.broker.launcher import start_broker
+from fogveil.clock.settings import ClockSettings
+from fogveil.core.errors import InfrastructureError, InputError
+from fogveil.protocol.settings import read_settings
+from fogveil.provider_node.settings import ProviderSettings
+from fogveil.sources.settings import SourcesSettings
+from fogveil.testbed.cli import main
+from fogveil.testbed.launch.federated_run import run_federated
+from fogveil.testbed.launch.participant_config import Plan
 
 TINY = ROOT / "scenarios/tiny.toml"
 CLOCK = "127.0.0.1:1"
-"""Nobody is there."""
-PARTICIPANTS = ("clock", "fog-1", "cloud", "sources", "agent")
+"""An address at which nobody listens."""
+KINDS = {
+    "clock": ClockSettings,
+    "fog-1": ProviderSettings,
+    "cloud": ProviderSettings,
+    "sources": SourcesSettings,
+    "agent": AgentSettings,
+}
 
 
 def config_of(parts: Parts, name: str):
@@ -39,7 +50,7 @@ def config_of(parts: Parts, name: str):
     if name == "clock":
         return split.clock()
     if name == "agent":
-        return split.agent(CLOCK, dict.fromkeys((*split.seats.fogs, "cloud"), CLOCK))
+        return split.agent(CLOCK, dict.fromkeys((*split.roster.fogs, "cloud"), CLOCK))
     return split.sources(name, CLOCK) if name == "sources" else split.provider(name, CLOCK)
 
 
@@ -51,26 +62,31 @@ def end_of(config, module=None):
 # --- configurations -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PARTICIPANTS)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_configuration_without_its_share_is_one_sentence(tmp_path, name):
     config = config_of(Parts(tmp_path), name)
-    given = json.loads(config.read_text())
-    needed = [key for key in given["own"] if key not in ("train", "total", "record")]
-    Parts.change(config, own={})
+    keys = json.loads(config.read_text())
+    for missing in keys:
+        config.write_text(json.dumps({key: keys[key] for key in keys if key != missing}))
+        with pytest.raises(InputError, match=f"expected the keys .*{missing}"):
+            read_settings(config, KINDS[name])
     code, said = end_of(config)
     assert code == 2
-    assert f"the configuration of {name} is not that of such a participant: KeyError" in said
-    # One key after the other is asked for by its name.
-    assert any(f"'{key}'" in said for key in needed)
+    assert f"config.json: expected the keys {', '.join(sorted(keys))}" in said
 
 
 def test_a_share_of_the_wrong_kind_is_one_sentence(tmp_path):
     config = config_of(Parts(tmp_path), "fog-1")
-    share = json.loads(config.read_text())["own"]["provider"]
-    for wrong in ({**share, "ipt": "fast"}, {**share, "disclosure": "everything"}, {"ipt": 3}, 7):
-        code, said = end_of(Parts.change(config, own__provider=wrong))
+    share = json.loads(config.read_text())["provider"]
+    for wrong, sentence in (
+        ({**share, "ipt": "fast"}, "provider.ipt: expected float, got 'fast'"),
+        ({**share, "disclosure": "all"}, "provider.disclosure: expected Level, got 'all'"),
+        ({"ipt": 3}, 'missing value for field "provider.'),
+        (7, "provider: expected ProviderConfig, got 7"),
+    ):
+        code, said = end_of(Parts.change(config, provider=wrong))
         assert code == 2
-        assert "is not that of such a participant" in said
+        assert f"config.json: {sentence}" in said
 
 
 @pytest.mark.parametrize(
@@ -79,13 +95,13 @@ def test_a_share_of_the_wrong_kind_is_one_sentence(tmp_path):
         (None, 0o600, "cannot be read: No such file"),
         ("{", 0o600, "is not a configuration"),
         ("\xff", 0o600, "is not a configuration"),
-        ("[]", 0o600, "expected the keys name, run, clock"),
-        ('{"name": "fog-1"}', 0o600, "expected the keys name, run, clock"),
+        ("[]", 0o600, "expected the keys awaits, broker, clock"),
+        ('{"name": "fog-1"}', 0o600, "expected the keys awaits, broker, clock"),
         ("whole", 0o644, "others can read it (mode 644): chmod 600 it"),
         ("whole", 0o640, "others can read it (mode 640): chmod 600 it"),
     ],
 )
-def test_a_configuration_that_is_none_is_one_sentence(tmp_path, content, mode, sentence):
+def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path, content, mode, sentence):
     config = config_of(Parts(tmp_path), "fog-1")
     if content is None:
         config.unlink()
@@ -95,14 +111,14 @@ def test_a_configuration_that_is_none_is_one_sentence(tmp_path, content, mode, s
         config.chmod(mode)
     code, said = end_of(config)
     assert code == 2
-    assert said.startswith(f"provider_node: {config}: {sentence}")
+    assert said.startswith(f"fogveil.provider_node: {config}: {sentence}")
 
 
-@pytest.mark.parametrize(("key", "value"), [("name", 7), ("lifeline", "yes"), ("own", [])])
+@pytest.mark.parametrize(("key", "value"), [("name", 7), ("lifeline", "yes"), ("owners", 7)])
 def test_a_key_of_the_wrong_kind_is_named(tmp_path, key, value):
     code, said = end_of(Parts.change(config_of(Parts(tmp_path), "fog-1"), **{key: value}))
     assert code == 2
-    assert f"config.json: {key}: expected a" in said
+    assert f"config.json: {key}: expected " in said
 
 
 # --- ports and brokers ----------------------------------------------------------------------------
@@ -120,30 +136,30 @@ def test_a_port_that_is_taken_is_named(tmp_path):
     parts = Parts(tmp_path)
     with taken_port() as port:
         address = f"127.0.0.1:{port}"
-        provider = Parts.change(config_of(parts, "fog-1"), own__listen=address)
+        provider = Parts.change(config_of(parts, "fog-1"), listen=address)
         clock = Parts.change(config_of(parts, "clock"), clock=address)
         for config in (provider, clock):
             code, said = end_of(config)
             assert code == 3
-            assert f"cannot listen on {address}: the address is taken" in said
+            assert f"cannot listen on {address}: the address is in use" in said
 
 
 @contextmanager
-def answering(words: bytes):
-    """A server that says something to everybody, and it is not MQTT."""
+def answering(answer: bytes):
+    """A server that answers every connection with bytes that are not MQTT."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def answer() -> None:
+        def serve() -> None:
             try:
                 while True:
                     connection, _ = server.accept()
                     with connection:
                         connection.recv(1024)
-                        connection.sendall(words)
+                        connection.sendall(answer)
             except OSError:
                 pass  # the test is over
 
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=serve)
         thread.start()
         try:
             yield f"mqtt://127.0.0.1:{server.getsockname()[1]}"
@@ -153,7 +169,7 @@ def answering(words: bytes):
 
 
 @pytest.mark.parametrize("answer", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_a_participant_without_a_broker_says_so_to_all(tmp_path, answer):
+def test_the_loss_of_the_broker_is_reported_to_all(tmp_path, answer):
     parts = Parts(tmp_path)
     with ExitStack() as stack:
         if answer:
@@ -165,47 +181,50 @@ def test_a_participant_without_a_broker_says_so_to_all(tmp_path, answer):
         assert code == 3
         assert f"the broker {parts.split.broker} cannot be reached" in said
         sentence = "the broker was lost at simulated time 0"
-        assert last_words(clock) == (3, f"testbed.federated.clock: {sentence}")
+        assert last_words(clock) == (3, f"fogveil.clock: {sentence}")
 
 
-def test_a_run_without_a_broker_is_not_begun(tmp_path):
-    words = ("run", TINY, "--policy", "jsq", "--federated", "--insecure", "--broker")
+def test_a_run_without_a_broker_does_not_begin(tmp_path):
+    command = ("run", TINY, "--policy", "jsq", "--federated", "--insecure", "--broker")
     with answering(b"SSH-2.0-OpenSSH_9.2\r\n") as address:
         for broker, sentence in (
             ("mqtt://127.0.0.1:1", "cannot be reached: Connection refused"),
-            (address, "cannot be reached: what answers there is no MQTT broker"),
+            (address, "cannot be reached: the server there is not an MQTT broker"),
         ):
-            done = fogveil(*words, broker, TMPDIR=str(tmp_path))
+            done = fogveil(*command, broker, TMPDIR=str(tmp_path))
             assert done.returncode == 3
             assert done.stderr.splitlines()[-1] == f"fogveil: the broker {broker} {sentence}"
     assert not list(tmp_path.iterdir())
 
 
-def test_a_broker_that_is_there_already_serves(tmp_path):
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_run_can_use_a_broker_that_is_running_already(tmp_path, secure):
+    """With identities participants have networks of their own, and reach it through a relay."""
     scenario = make_scenario()
     broker = start_broker("builtin", tmp_path)
     try:
-        plan = Plan(("jsq",), broker=broker.address, secure=False)
-        (found,) = run_federated(scenario, plan)
-        assert found["run_hash"] == embedded_hash(scenario, "jsq")
-        assert found["federated"]["broker"] == "external"
+        address = broker.address.replace("//", "//me:a%20secret@")
+        plan = Plan(("jsq",), broker=address, secure=secure)
+        (result,) = run_federated(scenario, plan)
+        assert result["run_hash"] == embedded_hash(scenario, "jsq")
+        assert result["federated"]["broker"] == "external"
         assert broker.alive()
     finally:
         broker.stop()
 
 
-# --- whoever does not come ------------------------------------------------------------------------
+# --- participants that are missing ---------------------------------------------------------------
 
 
-def test_a_participant_without_a_clock_says_so(tmp_path):
+def test_a_participant_without_a_clock_reports_it(tmp_path):
     for name in ("fog-1", "agent", "sources"):
         code, said = end_of(config_of(Parts(tmp_path), name))
         assert code == 3
         assert said.endswith(": the clock was lost at simulated time 0")
 
 
-def test_a_testbed_that_does_not_start_in_time_says_who_is_late():
-    with pytest.raises(SurroundingsError, match="did not start in time: clock"):
+def test_a_testbed_that_does_not_start_in_time_names_who_is_late():
+    with pytest.raises(InfrastructureError, match="did not start in time: (clock|fog-1)"):
         run_federated(make_scenario(), Plan(("jsq",), patience=0.001))
 
 
@@ -214,11 +233,11 @@ def test_a_testbed_that_does_not_start_in_time_says_who_is_late():
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capfd):
-    """The command within this process, which takes a tenth of the time."""
+    """Runs a command within this process, which takes a tenth of the time."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fogveil", *map(str, words)])
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fogveil", *map(str, arguments)])
         before = signal.getsignal(signal.SIGTERM)
         try:
             with pytest.raises(SystemExit) as ended:
@@ -231,7 +250,7 @@ def command(tmp_path, monkeypatch, capfd):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("options", "sentence"),
     [
         (("--window", 64), "--window 64: jsq looks at counts before each decision"),
         (("--window", 0), "--window 0: expected at least one decision"),
@@ -246,8 +265,8 @@ def command(tmp_path, monkeypatch, capfd):
         (("--out", "/proc/x"), "/proc/x: cannot be written"),
     ],
 )
-def test_options_that_cannot_be_are_refused_before_anything_starts(command, words, sentence):
-    code, said = command("up", TINY, "--policy", "jsq", *words)
+def test_invalid_options_are_refused_before_anything_starts(command, options, sentence):
+    code, said = command("up", TINY, "--policy", "jsq", *options)
     assert code == 2, said
     last = said.strip().splitlines()[-1]
     assert last.startswith("fogveil: ")
@@ -256,7 +275,7 @@ def test_options_that_cannot_be_are_refused_before_anything_starts(command, word
 
 
 def test_options_of_federated_runs_are_refused_without_them(command):
-    for words in (("--window", 4), ("--broker", "builtin"), ("--speed", 3)):
-        code, said = command("run", TINY, "--policy", "random", *words)
+    for options in (("--window", 4), ("--broker", "builtin"), ("--speed", 3)):
+        code, said = command("run", TINY, "--policy", "random", *options)
         assert code == 2
         assert "add --federated" in said

@@ -1,4 +1,4 @@
-"""An outsider at a broker that lets everybody do everything: what is no message changes nothing."""
+"""An outsider at a broker without access control: what it publishes does not change a run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from broker_support import RawClient
 from federated_support import run_and_disturb
 
-from broker.packets import LIMIT, Publish
-from broker.topics import Topics
+from fogveil.broker.mqtt_packets import PAYLOAD_LIMIT, Publish
+from fogveil.broker.topics import Topics
 from fogveil.v1.workload_pb2 import (
     Aggregates,
     Feedback,
@@ -30,28 +30,28 @@ KINDS = {
 }
 
 
-def everywhere(topics: Topics) -> dict[str, type]:
-    """Return every topic of the run, with what is sent there."""
-    found = {topics.workload("sources"): Workloads}
-    found |= {topics.placement(name): Placements for name in FOGS}
-    found |= {topics.aggregate(name): Aggregates for name in FOGS}
-    found |= {topics.feedback("sources", name): Feedback for name in (*FOGS, "cloud")}
-    return found
+def message_types(topics: Topics) -> dict[str, type]:
+    """Return every topic of the run, with the type of its messages."""
+    types = {topics.workload("sources"): Workloads}
+    types |= {topics.placement(name): Placements for name in FOGS}
+    types |= {topics.aggregate(name): Aggregates for name in FOGS}
+    types |= {topics.feedback("sources", name): Feedback for name in (*FOGS, "cloud")}
+    return types
 
 
-def nonsense(kind: type) -> list[bytes]:
-    """Return what an outsider may publish on a topic, of an episode that is not and of this one."""
-    late = {
+def invalid_payloads(kind: type) -> list[bytes]:
+    """Return payloads of other episodes, with wrong sequence numbers, and malformed ones."""
+    fields = {
         Workloads: {"workloads": [Workload(job=1, emitted=1.0)]},
         Placements: {"placements": [Placement(job=99_999, arrival=2000.0)]},
         Aggregates: {"aggregates": [Placement(job=99_999, arrival=2000.0)]},
         Feedback: {"results": [Result(job=1, finished=1.0)]},
     }[kind]
-    messages = [kind(episode=episode, sequence=1, **late) for episode in (1, 7, 2**32 - 1)]
-    # The first messages of sources and agent have come by then.
-    first = (1,) if kind in (Workloads, Placements) else ()
-    messages += [kind(episode=0, sequence=n, **late) for n in (0, *first, 2**20, 2**32 - 1)]
-    whole = kind(episode=7, sequence=3, **late).SerializeToString()
+    messages = [kind(episode=episode, sequence=1, **fields) for episode in (1, 7, 2**32 - 1)]
+    # The first messages of the sources and the agent have arrived by then.
+    repeated = (1,) if kind in (Workloads, Placements) else ()
+    messages += [kind(episode=0, sequence=n, **fields) for n in (0, *repeated, 2**20, 2**32 - 1)]
+    whole = kind(episode=7, sequence=3, **fields).SerializeToString()
     garbage = [
         b"",
         b"\x00",
@@ -65,41 +65,41 @@ def nonsense(kind: type) -> list[bytes]:
 
 @pytest.mark.parametrize("broker", ["builtin", "mosquitto"])
 def test_what_an_outsider_publishes_changes_nothing(tmp_path, broker):
-    heard = []
+    clients = []
 
     def listen(testbed):
-        heard.append(RawClient(testbed.broker.address).connect("ear"))
-        heard[0].subscribe(f"fogveil/v1/{testbed.run}/#")
+        clients.append(RawClient(testbed.broker.address).connect("listener"))
+        clients[0].subscribe(f"fogveil/v1/{testbed.run}/#")
 
     def act(testbed):
-        topics, ear = Topics(testbed.run), heard[0]
-        real = [(packet.topic, packet.payload) for packet in ear.receive_until_fence()]
+        topics, listener = Topics(testbed.run), clients[0]
+        real = [(packet.topic, packet.payload) for packet in listener.receive_until_pong()]
         assert len(real) > 50
-        ear.drop()
-        mouth = RawClient(testbed.broker.address).connect("mouth")
-        # Once more, all in the wrong order; cut off; and of the next episode.
+        listener.drop()
+        publisher = RawClient(testbed.broker.address).connect("publisher")
+        # The same messages again: in the wrong order, truncated, and of the next episode.
         for topic, payload in reversed(real):
             kind = KINDS[topic.split("/")[3]]
             later = kind.FromString(payload)
             later.episode = 1
             for again in (payload, payload[: len(payload) // 2], later.SerializeToString()):
-                mouth.send(Publish(topic, again))
-        for topic, kind in everywhere(topics).items():
-            for payload in nonsense(kind):
-                mouth.send(Publish(topic, payload))
+                publisher.send(Publish(topic, again))
+        for topic, kind in message_types(topics).items():
+            for payload in invalid_payloads(kind):
+                publisher.send(Publish(topic, payload))
         for name in ("nobody", "%ff", "%", "a%2Fb"):
-            mouth.send(Publish(f"fogveil/v1/{testbed.run}/workload/{name}", b"x"))
-            mouth.send(Publish(f"fogveil/v1/{testbed.run}/aggregate/{name}", b"x"))
-            mouth.send(Publish(f"fogveil/v1/{testbed.run}/feedback/sources/{name}", b"x"))
+            publisher.send(Publish(f"fogveil/v1/{testbed.run}/workload/{name}", b"x"))
+            publisher.send(Publish(f"fogveil/v1/{testbed.run}/aggregate/{name}", b"x"))
+            publisher.send(Publish(f"fogveil/v1/{testbed.run}/feedback/sources/{name}", b"x"))
         for topic in (topics.workload("sources"), topics.placement("fog-1")):
-            mouth.send(Publish(topic, b"\xff" * LIMIT))
-        assert mouth.receive_until_fence() == []
-        mouth.drop()
-        shouting = RawClient(testbed.broker.address).connect("too loud")
+            publisher.send(Publish(topic, b"\xff" * PAYLOAD_LIMIT))
+        assert publisher.receive_until_pong() == []
+        publisher.drop()
+        oversized = RawClient(testbed.broker.address).connect("oversized")
         with suppress(OSError):
-            shouting.send(Publish(topics.workload("sources"), bytes(LIMIT + 2**20)))
-        assert shouting.is_closed_by_broker()
-        shouting.drop()
+            oversized.send(Publish(topics.workload("sources"), bytes(PAYLOAD_LIMIT + 2**20)))
+        assert oversized.is_closed_by_broker()
+        oversized.drop()
 
     log = run_and_disturb(tmp_path, act, early=listen, broker=broker, secure=False)
     assert "Traceback" not in log
@@ -107,17 +107,17 @@ def test_what_an_outsider_publishes_changes_nothing(tmp_path, broker):
     for who in ("agent", "fog-1", "fog-2", "fog-3", "cloud", "sources"):
         assert any(re.search(rf"\b{who} \| WARNING", line) for line in dropped), who
     for sentence in (
-        "it came before",
+        "it is a duplicate",
         "this is episode 0",
-        "is still to come",
-        "bytes from sources: no Workloads",
-        "bytes from agent: no Placements",
-        "bytes from fog-2: no Aggregates",
-        "bytes from cloud: no Feedback",
-        "/workload/nobody, where nobody emits workloads",
-        "/workload/%ff, where nobody emits workloads",
-        "/aggregate/%ff, where nobody sends aggregates",
-        "/feedback/sources/%ff, where nobody sends results",
-        f"dropped {LIMIT} bytes from sources",
+        "is still missing",
+        "bytes from sources: not a Workloads",
+        "bytes from agent: not a Placements",
+        "bytes from fog-2: not a Aggregates",
+        "bytes from cloud: not a Feedback",
+        "/workload/nobody: its sender emits no workloads",
+        "/workload/%ff: its sender emits no workloads",
+        "/aggregate/%ff: no Fog provider publishes there",
+        "/feedback/sources/%ff: no provider publishes there",
+        f"dropped {PAYLOAD_LIMIT} bytes from sources",
     ):
         assert any(sentence in line for line in dropped), sentence

@@ -1,4 +1,4 @@
-"""Training: the same weights embedded, in lockstep and pipelined, also after a stop in between."""
+"""Training gives the same weights embedded, in lockstep and pipelined, also when interrupted."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ import pytest
 from federated_support import GONE_WITHIN, embedded_hash, make_scenario, once, started, wait_until
 from support import ROOT
 
-from agent.agents import find_agent
-from agent.learning.checkpoint import read_checkpoint, read_header
-from agent.learning.hyperparameters import Hyperparameters
-from agent.trainee import CHECKPOINT, LIGHT
-from fogveil.errors import InputError
-from testbed.federated.run import run_federated
-from testbed.federated.split import Plan
-from testbed.federated.training import train_federated
-from testbed.training import LOG, train
+from fogveil.agent.learning.checkpoint import read_checkpoint, read_header
+from fogveil.agent.learning.hyperparameters import Hyperparameters
+from fogveil.agent.learning.registry import find_agent
+from fogveil.agent.learning.training_state import AGENT_FILE, CHECKPOINT, EpisodeFigures
+from fogveil.core.errors import InfrastructureError, InputError
+from fogveil.protocol.identity import AGENT
+from fogveil.testbed.experiments.embedded_training import train
+from fogveil.testbed.experiments.federated_training import train_federated
+from fogveil.testbed.launch.federated_run import run_federated
+from fogveil.testbed.launch.participant_config import Plan
+from fogveil.testbed.launch.reports import parse_report
+from fogveil.testbed.records.training_log import LOG
 
-GIVEN = Hyperparameters(
+HYPERPARAMETERS = Hyperparameters(
     buffer_capacity=2000,
     training_steps=450,
     layers=(32, 16),
     batch_size=16,
     target_update_period=200,
 )
-LONGER = GIVEN.model_copy(update={"training_steps": 2500})
+LONGER = HYPERPARAMETERS.model_copy(update={"training_steps": 2500})
 
 
 def differing(one: Path, other: Path) -> list[str]:
@@ -51,7 +54,7 @@ def embedded(tmp_path_factory):
     """A training to compare with."""
 
     def make(folder: Path):
-        train(make_scenario(), "parl", folder / "parl", GIVEN)
+        train(make_scenario(), "parl", folder / "parl", HYPERPARAMETERS)
         return str(folder / "parl")
 
     return Path(once(tmp_path_factory, "embedded-training", make))
@@ -59,51 +62,60 @@ def embedded(tmp_path_factory):
 
 @pytest.mark.parametrize("window", [0, 1], ids=["pipelined", "lockstep"])
 def test_the_weights_are_those_of_the_embedded_training(embedded, tmp_path, window):
-    light = train_federated(make_scenario(), "parl", tmp_path, Plan(window=window), GIVEN)
+    light = train_federated(make_scenario(), "parl", tmp_path, Plan(window=window), HYPERPARAMETERS)
     assert read_checkpoint(tmp_path / CHECKPOINT).arrays["counters"][0] >= 2000
     assert differing(tmp_path, embedded) == []
     assert log_of(tmp_path) == log_of(embedded)
     assert (tmp_path / "tensorboard").is_dir()
-    assert light == tmp_path / LIGHT
+    assert light == tmp_path / AGENT_FILE
     assert light.read_bytes()[:4] == b"PK\x03\x04"
 
 
 def test_a_trained_agent_acts_alike_wherever_it_was_trained(tmp_path):
-    """And a training that is over is not gone on with."""
+    """And a training that is over is not continued."""
     scenario = make_scenario(disclosure="total")
     plan = Plan(source_processes=2)
-    given = GIVEN.model_copy(update={"training_steps": 60})
-    light = train_federated(scenario, "parl", tmp_path, plan, given)
+    hyperparameters = HYPERPARAMETERS.model_copy(update={"training_steps": 60})
+    light = train_federated(scenario, "parl", tmp_path, plan, hyperparameters)
     kept = (tmp_path / CHECKPOINT).read_bytes(), (tmp_path / LOG).read_bytes()
-    (found,) = run_federated(scenario, Plan((str(light),)))
-    assert found["run_hash"] == embedded_hash(scenario, str(light))
-    assert train_federated(scenario, "parl", tmp_path, plan, given) == light
+    (result,) = run_federated(scenario, Plan((str(light),)))
+    assert result["run_hash"] == embedded_hash(scenario, str(light))
+    assert train_federated(scenario, "parl", tmp_path, plan, hyperparameters) == light
     assert kept == ((tmp_path / CHECKPOINT).read_bytes(), (tmp_path / LOG).read_bytes())
     with pytest.raises(InputError, match="belongs to another training: its hyperparameters"):
-        train_federated(scenario, "parl", tmp_path, plan, GIVEN)
+        train_federated(scenario, "parl", tmp_path, plan, HYPERPARAMETERS)
 
 
-# --- stopped in between ---------------------------------------------------------------------------
+# --- interrupted ---------------------------------------------------------------------------------
 
 
-def toml(given: Hyperparameters) -> str:
+def toml(hyperparameters: Hyperparameters) -> str:
     differs = {
         key: value
-        for key, value in given.model_dump(mode="json").items()
+        for key, value in hyperparameters.model_dump(mode="json").items()
         if value != Hyperparameters().model_dump(mode="json")[key]
     }
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in differs.items())
 
 
-def begin_and_stop(out: Path, given: Hyperparameters, *options: str) -> None:
-    """Begin a training by the command, and end it by force in the midst of it."""
+def begin_and_terminate(out: Path, hyperparameters: Hyperparameters, *options: str) -> None:
+    """Begin a training by the command line, and terminate it midway."""
     path = out.with_name(f"{out.name}.toml")
-    path.write_text(toml(given))
+    path.write_text(toml(hyperparameters))
     temporary = out.with_name(f"{out.name}-tmp")
     temporary.mkdir()
-    words = ("train", ROOT / "scenarios/tiny.toml", "--agent", "parl", "--disclosure", "full")
-    words += ("--hyperparameters", path, "--every", 2, "--out", out, *options)
-    with started(*words, TMPDIR=str(temporary)) as process:
+    command = (
+        "train",
+        ROOT / "scenarios/tiny.toml",
+        "--agent",
+        "parl",
+        "--disclosure",
+        "full",
+        "--seed",
+        1,
+    )
+    command += ("--hyperparameters", path, "--every", 2, "--out", out, *options)
+    with started(*command, TMPDIR=str(temporary)) as process:
         wait_until(lambda: (out / CHECKPOINT).exists() or process.poll() is not None)
         os.killpg(process.pid, signal.SIGTERM)
         _, said = process.communicate(timeout=GONE_WITHIN)
@@ -112,21 +124,21 @@ def begin_and_stop(out: Path, given: Hyperparameters, *options: str) -> None:
     episodes = read_header(out / CHECKPOINT)["episodes"]
     assert episodes % 2 == 0
     assert len((out / LOG).read_text().splitlines()) >= episodes
-    assert not (out / LIGHT).exists()
+    assert not (out / AGENT_FILE).exists()
 
 
-def test_a_stopped_federated_training_goes_on_bit_for_bit_in_either_mode(embedded, tmp_path):
+def test_an_interrupted_federated_training_continues_bit_for_bit_in_either_mode(embedded, tmp_path):
     scenario, begun = make_scenario(), tmp_path / "begun"
-    begin_and_stop(begun, GIVEN, "--federated")
+    begin_and_terminate(begun, HYPERPARAMETERS, "--federated")
     shutil.copytree(begun, tmp_path / "other")
-    train_federated(scenario, "parl", begun, Plan(broker="builtin"), GIVEN, every=2)
-    train(scenario, "parl", tmp_path / "other", GIVEN, every=2)
+    train_federated(scenario, "parl", begun, Plan(broker="builtin"), HYPERPARAMETERS, every=2)
+    train(scenario, "parl", tmp_path / "other", HYPERPARAMETERS, every=2)
     for folder in (begun, tmp_path / "other"):
         assert differing(folder, embedded) == []
         assert log_of(folder) == log_of(embedded)
 
 
-def test_a_stopped_embedded_training_goes_on_federated(embedded, tmp_path):
+def test_an_interrupted_embedded_training_continues_federated(embedded, tmp_path):
     class StoppedError(BaseException):
         pass
 
@@ -136,9 +148,9 @@ def test_a_stopped_embedded_training_goes_on_federated(embedded, tmp_path):
 
     scenario = make_scenario()
     with pytest.raises(StoppedError):
-        train(scenario, "parl", tmp_path, GIVEN, every=3, watch=stop)
+        train(scenario, "parl", tmp_path, HYPERPARAMETERS, every=3, watch=stop)
     assert read_header(tmp_path / CHECKPOINT)["episodes"] == 6
-    train_federated(scenario, "parl", tmp_path, Plan(), GIVEN, every=3)
+    train_federated(scenario, "parl", tmp_path, Plan(), HYPERPARAMETERS, every=3)
     assert differing(tmp_path, embedded) == []
     assert log_of(tmp_path) == log_of(embedded)
 
@@ -150,18 +162,18 @@ def test_a_stopped_embedded_training_goes_on_federated(embedded, tmp_path):
 @pytest.mark.parametrize("name", ["parl", "veil", "plrl-ed", "plrl-ql", "plrl-edql"])
 def test_longer_trainings_of_all_agents_give_equal_weights(tmp_path, name):
     scenario = make_scenario()
-    given = find_agent(name).defaults.model_copy(
+    hyperparameters = find_agent(name).defaults.model_copy(
         update=LONGER.model_dump(include={"buffer_capacity", "training_steps", "layers"})
     )
-    train(scenario, name, tmp_path / "embedded", given)
+    train(scenario, name, tmp_path / "embedded", hyperparameters)
     for window in (0, 1) if name == "parl" else (0,):
         out = tmp_path / f"window-{window}"
-        train_federated(scenario, name, out, Plan(window=window), given)
+        train_federated(scenario, name, out, Plan(window=window), hyperparameters)
         assert differing(out, tmp_path / "embedded") == []
 
 
-def go_on_and_stop(out: Path, number: signal.Signals) -> None:
-    """Go on with a training until there is a further checkpoint."""
+def continue_and_stop(out: Path, number: signal.Signals) -> None:
+    """Continue a training until it has written another checkpoint."""
 
     def episodes() -> int:
         return read_header(out / CHECKPOINT)["episodes"] if (out / CHECKPOINT).exists() else 0
@@ -169,21 +181,46 @@ def go_on_and_stop(out: Path, number: signal.Signals) -> None:
     before = episodes()
     path = out.with_name("h.toml")
     path.write_text(toml(LONGER))
-    words = ("train", ROOT / "scenarios/tiny.toml", "--agent", "parl", "--disclosure", "full")
-    words += ("--hyperparameters", path, "--every", 3, "--out", out, "--federated")
-    with started(*words, TMPDIR=str(out.parent)) as process:
+    command = (
+        "train",
+        ROOT / "scenarios/tiny.toml",
+        "--agent",
+        "parl",
+        "--disclosure",
+        "full",
+        "--seed",
+        1,
+    )
+    command += ("--hyperparameters", path, "--every", 3, "--out", out, "--federated")
+    with started(*command, TMPDIR=str(out.parent)) as process:
         wait_until(lambda: episodes() > before)
         os.killpg(process.pid, number)
         process.communicate(timeout=GONE_WITHIN)
-    assert not (out / LIGHT).exists()
+    assert not (out / AGENT_FILE).exists()
 
 
 @pytest.mark.slow
-def test_a_training_that_is_stopped_many_times_ends_in_the_same_weights(tmp_path):
+def test_a_training_that_is_interrupted_many_times_ends_in_the_same_weights(tmp_path):
     scenario, out = make_scenario(), tmp_path / "stopped"
     train(scenario, "parl", tmp_path / "embedded", LONGER)
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
-        go_on_and_stop(out, number)
+        continue_and_stop(out, number)
     train_federated(scenario, "parl", out, Plan(), LONGER, every=3)
     assert differing(out, tmp_path / "embedded") == []
     assert log_of(out) == log_of(tmp_path / "embedded")
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"episode": 5},
+        {"episode": {"episode": 1}},
+        {"episode": dict.fromkeys(EpisodeFigures._fields, "1")},
+        {"agent": "busy"},
+        {"agent": {"trained": 1, "phase": 1, "epsilon": 1.0, "loss": 1.0}},
+    ],
+)
+def test_a_report_that_is_none_is_one_sentence(report):
+    """In the first version an agent could end the launcher with a traceback."""
+    with pytest.raises(InfrastructureError, match="^agent sent the launcher an invalid report: "):
+        parse_report(AGENT, AGENT, json.dumps(report))

@@ -1,4 +1,4 @@
-"""The protocol as it is checked in, and what a provider's process is made of."""
+"""The protocol's checked-in stubs and fields, and what a provider's process loads."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from fogveil.v1 import boundary_pb2, clock_pb2, full_pb2, total_pb2
 HEAVY = ("torch", "pyarrow", "pandas", "matplotlib", "simpy", "networkx", "pydantic")
 
 
-def test_the_stubs_are_those_of_the_protocol(tmp_path):
-    path = ROOT / "proto/generate.py"
-    spec = importlib.util.spec_from_file_location("generate", path)
+def test_the_checked_in_stubs_are_fresh(tmp_path):
+    generator = ROOT / "proto/generate.py"
+    spec = importlib.util.spec_from_file_location("generate", generator)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.generate(tmp_path)
     folder = ROOT / "proto/fogveil/v1"
-    fresh = {made.name: made.read_text() for made in (tmp_path / "fogveil/v1").iterdir()}
-    stale = {
-        made.name: made.read_text()
-        for made in folder.iterdir()
-        if made.is_file() and "_pb2" in made.name
+    fresh = {path.name: path.read_text() for path in (tmp_path / "fogveil/v1").iterdir()}
+    checked_in = {
+        path.name: path.read_text()
+        for path in folder.iterdir()
+        if path.is_file() and "_pb2" in path.name
     }
-    assert fresh == stale
+    assert fresh == checked_in
     assert len(fresh) >= 14
 
 
-def test_buf_has_nothing_to_say():
+def test_buf_lint_is_clean():
     buf = Path(sys.executable).parent / "buf"
     done = subprocess.run([buf, "lint"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,13 +66,15 @@ def test_shares_are_all_that_crosses_the_boundary_of_a_total():
     assert fields_of(total_pb2.TotalServiceWatchRequest) == []
 
 
-def test_a_provider_tells_the_clock_nothing():
+def test_a_providers_messages_to_the_clock_have_no_fields():
     for message in (clock_pb2.ProviderReady, clock_pb2.ProviderDone):
         assert fields_of(message) == []
     assert set(full_pb2.DESCRIPTOR.services_by_name) == {"ResourcesService"}
 
 
-@pytest.mark.parametrize("module", ["provider_node.process", "provider_node.__main__"])
+@pytest.mark.parametrize(
+    "module", ["fogveil.provider_node.process", "fogveil.provider_node.__main__"]
+)
 def test_a_provider_loads_none_of_the_experimenters_libraries(module):
     script = f"import sys, {module}\nprint(*(name for name in {HEAVY} if name in sys.modules))"
     done = subprocess.run(
@@ -81,8 +83,8 @@ def test_a_provider_loads_none_of_the_experimenters_libraries(module):
     assert done.stdout.strip() == ""
 
 
-def test_a_provider_is_small_while_it_works(tmp_path):
-    """And the agent and the clock do without what only training and evaluation need."""
+def test_a_provider_stays_small_while_it_works(tmp_path):
+    """And no participant loads what only training and evaluation need."""
 
     def act(testbed):
         for name, participant in testbed.participants.items():

@@ -1,4 +1,4 @@
-"""Level `total` with real processes: the paper's agent as from plain counts, and no count told."""
+"""Level `total` with real processes: the same runs as from plain counts, but no count crosses."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import pytest
 from grpc import aio
 from support import ONE_NODE, SCENARIOS, make_world
 
-from agent.learning.checkpoint import read_checkpoint
-from agent.learning.hyperparameters import Hyperparameters
-from agent.record import read_record, record_path
-from fogveil.errors import InputError
-from fogveil.identity import AGENT, CLOUD, PROVIDER, Identity
+from fogveil.agent.decision_record import read_record, record_path
+from fogveil.agent.learning.checkpoint import read_checkpoint
+from fogveil.agent.learning.hyperparameters import Hyperparameters
+from fogveil.core.errors import InputError
+from fogveil.protocol.identity import AGENT, CLOUD, PROVIDER, Identity
+from fogveil.provider_node.masking import MODULUS
+from fogveil.testbed.engine.run import run_embedded
+from fogveil.testbed.experiments.embedded_training import train
+from fogveil.testbed.experiments.federated_training import train_federated
+from fogveil.testbed.launch.factory import create_testbed
+from fogveil.testbed.launch.federated_run import run_federated
+from fogveil.testbed.launch.participant_config import Plan, check
+from fogveil.testbed.privacy.inspect.recordings import read_recording
+from fogveil.testbed.scenario import load_scenario
 from fogveil.v1.boundary_pb2 import WatchRequest
 from fogveil.v1.boundary_pb2_grpc import QueueServiceStub
 from fogveil.v1.full_pb2_grpc import ResourcesServiceStub
 from fogveil.v1.total_pb2 import TotalServiceWatchRequest
 from fogveil.v1.total_pb2_grpc import TotalServiceStub
-from provider_node.masking import MODULUS
-from testbed.federated.launch import Testbed
-from testbed.federated.run import run_federated
-from testbed.federated.split import Plan, check
-from testbed.federated.training import train_federated
-from testbed.run import run_embedded
-from testbed.scenario import load_scenario
-from testbed.traffic import read_traffic
-from testbed.training import train
 
-GIVEN = Hyperparameters(
+HYPERPARAMETERS = Hyperparameters(
     buffer_capacity=1000, training_steps=60, layers=(16, 8), target_update_period=100
 )
 MEMBERS = ("fog-1", "fog-2", "fog-3", "cloud")
@@ -43,8 +43,8 @@ def tiny(level="total"):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The paper's agent, trained for a moment by the embedded engine."""
-    return train(tiny(), "parl", tmp_path_factory.mktemp("parl"), GIVEN)
+    """The paper's agent, trained briefly by the embedded engine."""
+    return train(tiny(), "parl", tmp_path_factory.mktemp("parl"), HYPERPARAMETERS)
 
 
 @pytest.mark.parametrize("window", [0, 1])
@@ -56,47 +56,47 @@ def test_the_run_is_that_of_plain_counts_added_up_by_the_engine(trained, tmp_pat
         expected = {run_embedded(tiny(level), policy)["run_hash"] for level in ("total", "count")}
         assert {result["run_hash"]} == expected
     episodes = [record_path(tmp_path / "participants" / "agent", number) for number in (0, 1, 2)]
-    totals = [decision.seen for path in episodes for decision in read_record(path)]
+    totals = [decision.counts for path in episodes for decision in read_record(path)]
     check_what_crossed(tmp_path, [total for seen in totals for total in seen])
 
 
 def check_what_crossed(folder, totals):
-    """The agent got shares, which hide the counts and add up to the totals it was shown."""
+    """The agent received shares, which hide the counts and add up to the totals it was shown."""
     shares = defaultdict(list)
-    for crossing in read_traffic(folder / "participants" / "agent" / "traffic.jsonl"):
+    for crossing in read_recording(folder / "participants" / "agent" / "traffic.jsonl"):
         if crossing.kind == "response" and "ClockService" not in crossing.method:
             assert crossing.method == "/fogveil.v1.TotalService/Watch"
             assert set(crossing.fields) == {"shares"}
             shares[crossing.sender] += crossing.message.shares
     assert set(shares) == set(MEMBERS)
-    told = np.array([shares[name] for name in MEMBERS], np.uint64)
-    assert (told.sum(axis=0) % MODULUS).tolist() == totals
+    received = np.array([shares[name] for name in MEMBERS], np.uint64)
+    assert (received.sum(axis=0) % MODULUS).tolist() == totals
     assert 0 < max(totals) < 100 < len(totals)
-    assert (told > 2**24).mean() > 0.98
-    for row in told:
+    assert (received > 2**24).mean() > 0.98
+    for row in received:
         assert len(np.unique(row)) >= len(row) - 1
 
 
 def test_training_gives_the_weights_of_plain_counts(trained, tmp_path):
-    light = train_federated(tiny(), "parl", tmp_path, Plan(), GIVEN)
-    (_, made), (_, expected) = read_checkpoint(light), read_checkpoint(trained)
-    assert made.keys() == expected.keys()
+    light = train_federated(tiny(), "parl", tmp_path, Plan(), HYPERPARAMETERS)
+    (_, arrays), (_, expected) = read_checkpoint(light), read_checkpoint(trained)
+    assert arrays.keys() == expected.keys()
     for name, values in expected.items():
-        assert np.array_equal(made[name], values)
+        assert np.array_equal(arrays[name], values)
 
 
 def test_a_provider_serves_shares_and_nothing_else(tmp_path):
     plan = Plan(policies=("round-robin",), separate_users=False)
-    with Testbed(make_world(disclosure="total"), plan, tmp_path, hold=True) as testbed:
-        own = testbed.split.identify(AGENT, AGENT, tmp_path / "again")
+    with create_testbed(make_world(disclosure="total"), plan, tmp_path, hold=True) as testbed:
+        credentials = testbed.split.identify(AGENT, AGENT, tmp_path / "again")
         for name in MEMBERS:
             peer = Identity(testbed.run, CLOUD if name == "cloud" else PROVIDER, name)
-            asyncio.run(look_around(own, testbed.addresses[name], peer))
+            asyncio.run(check_services(credentials, testbed.addresses[name], peer))
 
 
-async def look_around(own, address, peer):
+async def check_services(credentials, address, peer):
     override = [("grpc.ssl_target_name_override", peer.host)]
-    async with aio.secure_channel(address, own.for_channel(), options=override) as channel:
+    async with aio.secure_channel(address, credentials.for_channel(), options=override) as channel:
         for call in (
             QueueServiceStub(channel).Watch(WatchRequest()),
             ResourcesServiceStub(channel).Look(),
@@ -110,7 +110,7 @@ async def look_around(own, address, peer):
 @pytest.mark.parametrize(
     ("plan", "changes", "sentence"),
     [
-        (Plan(secure=False), {}, "'total' needs identities, by which the providers sign"),
+        (Plan(secure=False), {}, "'total' needs identities, with which the providers sign"),
         (
             Plan(),
             {"topology": ONE_NODE, "fog__ipt": 100.0, "fog__ram": 10.0},
@@ -119,6 +119,6 @@ async def look_around(own, address, peer):
         (Plan(policies=("jsq",)), {}, "policy jsq needs disclosure level 'count'"),
     ],
 )
-def test_what_cannot_be_a_total_is_refused_before_anything_starts(plan, changes, sentence):
+def test_an_impossible_total_is_refused_before_anything_starts(plan, changes, sentence):
     with pytest.raises(InputError, match=sentence):
         check(plan, make_world(disclosure="total", **changes))

@@ -1,4 +1,4 @@
-"""The leakage meter: what an agent infers from what its level gives, and from nothing else."""
+"""The leakage meter: what an agent infers from what its level discloses, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,56 +11,61 @@ import pytest
 from support import SCENARIOS, make_world
 from typer.testing import CliRunner
 
-import agent.policies as policies
-from agent.inference.evidence import CountEvidence, Line, TotalEvidence
-from agent.inference.inferring import infer
-from agent.inference.transcript import Transcript, marks_of
-from agent.policy import Level, Observation
-from fogveil.errors import InputError
-from provider_node.node import Node
-from testbed.cli.app import app
-from testbed.federated import split
-from testbed.leakage.attackers import attacker, policy_at, watch, watch_testbed
-from testbed.leakage.meter import (
-    Plan,
+import fogveil.agent.policies as policies
+from fogveil.agent.inference.estimator import infer
+from fogveil.agent.inference.evidence import CountEvidence, JobLine, TotalEvidence
+from fogveil.agent.inference.transcript import Transcript, marks_of
+from fogveil.agent.policy import Level, Observation
+from fogveil.core.errors import InputError
+from fogveil.provider_node.node import Node
+from fogveil.testbed.cli.app import app
+from fogveil.testbed.launch import participant_config
+from fogveil.testbed.privacy.leakage.attacker_policies import Prober
+from fogveil.testbed.privacy.leakage.attackers import (
+    load_attacker,
+    policy_on_testbed,
+    watch,
+    watch_testbed,
+)
+from fogveil.testbed.privacy.leakage.meter import AttackPlan, measure, permuted_world, run_trial
+from fogveil.testbed.privacy.leakage.scoring import (
     guess_prior,
     guess_topology,
-    measure,
-    permuted,
     rank_correlation,
-    run_trial,
     score,
     true_service,
 )
-from testbed.leakage.placing import Prober
-from testbed.scenario import load_scenario
-from testbed.world import build_world
+from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario.world import build_world
 
-PAPER = SCENARIOS / "paper.toml"
+STRESS = SCENARIOS / "stress.toml"
 KINDS = ["waiting", "in_system"]
 
 
-def plan(level="count", decisions=200, policy="jsq", **options):
-    given = {"permutations": 1, "as_given": False} | options
-    overrides = {"sources.scale": given.pop("rate", 200.0), "count": given.pop("kind", "waiting")}
-    overrides |= given.pop("overrides", {})
-    scenario = load_scenario(PAPER, overrides)
-    return Plan(scenario, Level.parse(level), decisions, policy, **given)
+def make_plan(level="count", decisions=200, policy="jsq", **options):
+    options = {"permutations": 1, "as_given": False} | options
+    overrides = {
+        "sources.scale": options.pop("rate", 200.0),
+        "count": options.pop("kind", "waiting"),
+        **options.pop("overrides", {}),
+    }
+    scenario = load_scenario(STRESS, overrides)
+    return AttackPlan(scenario, Level.parse(level), decisions, policy, **options)
 
 
-def attack(given, marks, number=0):
-    """Score what the attacker infers by each mark of one permutation."""
-    world = permuted(given, number)
-    policy = attacker(given.policy, given.level, world.agent)
-    transcript = watch(world, given.level, policy, given.decisions)
-    found = infer(given.level, transcript, marks)
-    return [score(found[mark].service, true_service(world)) for mark in marks]
+def attack(plan, marks, number=0):
+    """Return the scores on one permutation after each number of decisions in `marks`."""
+    world = permuted_world(plan, number)
+    policy = load_attacker(plan.policy, plan.level, world.agent)
+    transcript = watch(world, plan.level, policy, plan.decisions)
+    estimates = infer(plan.level, transcript, marks)
+    return [score(estimates[mark].service, true_service(world)) for mark in marks]
 
 
-def average(given, mark, permutations):
+def average(plan, mark, permutations):
     """Return mean error and mean rank correlation over permutations."""
-    scores = [attack(given, [mark], number)[0] for number in range(permutations)]
-    return np.mean([one.error for one in scores]), np.mean([one.rank for one in scores])
+    scores = [attack(plan, [mark], number)[0] for number in range(permutations)]
+    return np.mean([each.error for each in scores]), np.mean([each.rank for each in scores])
 
 
 # --- how far the attackers get ------------------------------------------------------------------
@@ -68,20 +73,20 @@ def average(given, mark, permutations):
 
 def test_counts_leak_as_much_as_was_reported():
     """Reported, with the job in service counted: Spearman 0.96 after 100 decisions, 1.5 to 4 %."""
-    error, rank = average(plan(decisions=100, kind="in_system"), 100, 4)
+    error, rank = average(make_plan(decisions=100, kind="in_system"), 100, 4)
     assert rank >= 0.96
     assert error < 0.04
 
 
 def test_waiting_counts_leak_nearly_as_much():
-    error, rank = average(plan(decisions=200), 200, 3)
+    error, rank = average(make_plan(decisions=200), 200, 3)
     assert rank >= 0.96
     assert error < 0.04
 
 
 def test_an_active_attacker_learns_faster_from_counts():
     active, passive = (
-        average(plan(decisions=120, policy=policy), 120, 2) for policy in (None, "ci-setr")
+        average(make_plan(decisions=120, policy=policy), 120, 2) for policy in (None, "ci-setr")
     )
     assert active[0] < 0.6 * passive[0]
     assert active[0] < 0.04
@@ -89,16 +94,16 @@ def test_an_active_attacker_learns_faster_from_counts():
 
 
 def test_the_error_shrinks_with_the_number_of_decisions():
-    scores = attack(plan(decisions=320), [40, 80, 320])
-    errors = [found.error for found in scores]
+    scores = attack(make_plan(decisions=320), [40, 80, 320])
+    errors = [each.error for each in scores]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.1 * errors[0]
     assert scores[-1].rank > scores[0].rank
 
 
 def test_totals_leak_too():
-    """Weak facts on purpose: how far a search gets is reported, not promised."""
-    early, late = attack(plan("total", decisions=240, policy=None), [60, 240])
+    """Weak bounds on purpose: how far the search gets is reported, not promised."""
+    early, late = attack(make_plan("total", decisions=240, policy=None), [60, 240])
     assert late.error < 0.15 < early.error
     assert late.rank > 0.8
 
@@ -107,25 +112,25 @@ def test_totals_leak_too():
 @pytest.mark.parametrize("rate", [200.0, 100.0])
 @pytest.mark.parametrize("policy", [None, "random"])
 def test_totals_leak_under_light_and_heavy_load(rate, policy):
-    given = plan("total", decisions=400, policy=policy, rate=rate)
-    scores = [attack(given, [400], number)[0] for number in range(3)]
-    assert np.median([found.error for found in scores]) < 0.05
-    assert np.median([found.rank for found in scores]) > 0.95
+    plan = make_plan("total", decisions=400, policy=policy, rate=rate)
+    scores = [attack(plan, [400], number)[0] for number in range(3)]
+    assert np.median([each.error for each in scores]) < 0.05
+    assert np.median([each.rank for each in scores]) > 0.95
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("policy", ["ci-setr", "jsq", None])
 def test_counts_leak_whatever_the_policy(kind, policy):
-    error, rank = average(plan(decisions=400, policy=policy, kind=kind), 400, 3)
+    error, rank = average(make_plan(decisions=400, policy=policy, kind=kind), 400, 3)
     assert rank > 0.95
     assert error < 0.06
 
 
 def test_service_that_varies_is_inferred_as_a_mean():
-    """No constant service time explains the counts; the belief of a deciding agent remains."""
+    """No constant service time explains the counts; the estimate of the running belief remains."""
     varying = {"service.distribution": "exponential"}
-    trial = run_trial(plan(decisions=400, overrides=varying, rate=100.0), 0)
+    trial = run_trial(make_plan(decisions=400, overrides=varying, rate=100.0), 0)
     assert not trial.explained
     assert trial.attacker[400].rank > 0.6
     assert trial.attacker[400].error < 1.5 * trial.prior.error
@@ -134,44 +139,43 @@ def test_service_that_varies_is_inferred_as_a_mean():
 # --- guesses without observation ----------------------------------------------------------------
 
 
-def test_the_topology_tells_all_unpermuted_and_nothing_permuted():
-    world = permuted(plan(as_given=True), 0)
+def test_the_topology_reveals_all_unpermuted_and_nothing_permuted():
+    world = permuted_world(make_plan(as_given=True), 0)
     exact = score(guess_topology(world), true_service(world))
     assert exact.error == 0
     assert exact.rank == pytest.approx(1.0)
-    worlds = [permuted(plan(), number) for number in range(12)]
+    worlds = [permuted_world(make_plan(), number) for number in range(12)]
     permuted_scores = [score(guess_topology(world), true_service(world)) for world in worlds]
     prior_scores = [score(guess_prior(world), true_service(world)) for world in worlds]
-    assert abs(np.mean([found.rank for found in permuted_scores])) < 0.3
-    assert np.mean([found.error for found in permuted_scores]) > prior_scores[0].error > 0.3
-    assert [found.rank for found in prior_scores] == [0.0] * 12
+    assert abs(np.mean([each.rank for each in permuted_scores])) < 0.3
+    assert np.mean([each.error for each in permuted_scores]) > prior_scores[0].error > 0.3
+    assert [each.rank for each in prior_scores] == [0.0] * 12
 
 
-def test_permutations_differ_and_keep_what_is_public():
-    worlds = [permuted(plan(), number) for number in range(3)]
+def test_permutations_change_secrets_and_nothing_public():
+    worlds = [permuted_world(make_plan(), number) for number in range(3)]
     speeds = [tuple(fog.ipt for fog in world.fogs) for world in worlds]
     assert len(set(speeds)) == 3
-    assert len({tuple(sorted(dealt)) for dealt in speeds}) == 1
+    assert len({tuple(sorted(permutation)) for permutation in speeds}) == 1
     public = [replace(world.agent, seed=0) for world in worlds]
     assert public[0] == public[1] == public[2]
 
 
-def test_rank_correlation_agrees_with_scipy():
-    from scipy.stats import spearmanr
+def test_rank_correlation_ignores_scale_and_rounding_errors():
+    ranks, noise = np.arange(5.0), np.array([0.0, 1e-14, 0.0, 0.0, 0.0])
+    assert rank_correlation(np.exp(ranks), ranks) == pytest.approx(1.0)
+    assert rank_correlation(-ranks, ranks) == pytest.approx(-1.0)
+    tied = np.array([1.0, 1.0, 2.0])
+    assert rank_correlation(tied + noise[:3], tied) == pytest.approx(1.0)
+    assert rank_correlation(np.array([1.0, 2.0, 3.0]), tied) == pytest.approx(0.75**0.5)
+    assert rank_correlation(np.ones(5) + noise, ranks) == 0.0
 
-    generator = np.random.default_rng(3)
-    for _ in range(20):
-        one, other = generator.integers(0, 6, size=(2, 10)).astype(float)
-        expected = spearmanr(one, other).statistic
-        assert rank_correlation(one, other) == pytest.approx(expected)
-    assert rank_correlation(np.ones(4), np.arange(4.0)) == 0.0
 
-
-# --- what the attacker is given -----------------------------------------------------------------
+# --- what the attacker knows --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("level", "policy", "given"),
+    ("level", "policy", "disclosed"),
     [
         (Level.COUNT, "jsq", {"counts"}),
         (Level.COUNT, None, {"counts"}),
@@ -179,22 +183,22 @@ def test_rank_correlation_agrees_with_scipy():
         (Level.TOTAL, None, {"total"}),
     ],
 )
-def test_the_attacker_holds_what_its_level_gives(level, policy, given):
-    world = permuted(plan(level.word), 0)
-    transcript = watch(world, level, attacker(policy, level, world.agent), 40)
+def test_the_attacker_knows_what_its_level_discloses(level, policy, disclosed):
+    world = permuted_world(make_plan(level.word), 0)
+    transcript = watch(world, level, load_attacker(policy, level, world.agent), 40)
     optional = ("counts", "cloud_count", "total", "load")
     for seen, _ in transcript.decisions:
         assert type(seen) is Observation
-        assert {name for name in optional if getattr(seen, name) is not None} == given
+        assert {name for name in optional if getattr(seen, name) is not None} == disclosed
     assert transcript.view is world.agent
     assert set(vars(transcript)) == {"view", "decisions"}
 
 
 @pytest.mark.parametrize(("level", "policy"), [(Level.COUNT, "nearest"), (Level.TOTAL, "nearest")])
-def test_secrets_of_nodes_that_were_never_used_change_nothing(level, policy):
-    """Swap the speeds of two nodes without jobs: what cannot be seen is not inferred."""
-    world = permuted(plan(level.word), 0)
-    transcript = watch(world, level, attacker(policy, level, world.agent), 60)
+def test_speeds_of_unused_nodes_change_nothing(level, policy):
+    """Swap the speeds of two nodes without jobs: what cannot be observed is not inferred."""
+    world = permuted_world(make_plan(level.word), 0)
+    transcript = watch(world, level, load_attacker(policy, level, world.agent), 60)
     idle = sorted(set(range(10)) - {node for _, node in transcript.decisions})
     assert len(idle) >= 2
     one, other = idle[:2]
@@ -203,15 +207,15 @@ def test_secrets_of_nodes_that_were_never_used_change_nothing(level, policy):
     fogs[other] = replace(fogs[other], ipt=world.fogs[one].ipt)
     assert fogs != list(world.fogs)
     swapped = replace(world, fogs=tuple(fogs))
-    again = watch(swapped, level, attacker(policy, level, world.agent), 60)
+    again = watch(swapped, level, load_attacker(policy, level, world.agent), 60)
     assert again == transcript
-    found, found_again = (infer(level, held, [60])[60] for held in (transcript, again))
-    assert (found.service == found_again.service).all()
+    estimate, estimate_again = (infer(level, each, [60])[60] for each in (transcript, again))
+    assert (estimate.service == estimate_again.service).all()
 
 
 def test_an_estimate_uses_no_later_decision():
-    world = permuted(plan(), 0)
-    transcript = watch(world, Level.COUNT, attacker("jsq", Level.COUNT, world.agent), 120)
+    world = permuted_world(make_plan(), 0)
+    transcript = watch(world, Level.COUNT, load_attacker("jsq", Level.COUNT, world.agent), 120)
     early = infer(Level.COUNT, transcript.first(60), [30, 60])
     late = infer(Level.COUNT, transcript, [30, 60, 120])
     for mark in (30, 60):
@@ -219,22 +223,22 @@ def test_an_estimate_uses_no_later_decision():
 
 
 def test_the_same_seed_gives_the_same_figures():
-    given = plan(decisions=40, permutations=2)
-    one, other = measure(given), measure(given)
+    plan = make_plan(decisions=40, permutations=2)
+    one, other = measure(plan), measure(plan)
     assert one == other
-    assert measure(replace(given, permutations=1))["attacker"] != one["attacker"]
+    assert measure(replace(plan, permutations=1))["attacker"] != one["attacker"]
 
 
-# --- the evidence -------------------------------------------------------------------------------
+# --- evidence -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_vectorised_line_is_the_nodes_line(kind):
-    world = make_world("paper", count=kind, disclosure="count", sources__scale=60.0)
+def test_the_vectorised_queue_is_the_nodes_queue(kind):
+    world = make_world("stress", count=kind, disclosure="count", sources__scale=60.0)
     transcript = watch(world, Level.COUNT, policies.load("random", world.agent), 300)
     truth = true_service(world)
     for number in range(3):
-        line = Line(transcript, number)
+        line = JobLine(transcript, number)
         node = Node(lambda _job, category, at=number: truth[at][category])
         for job, (arrival, category) in enumerate(
             zip(*transcript.arrivals_at(number), strict=True)
@@ -242,38 +246,40 @@ def test_the_vectorised_line_is_the_nodes_line(kind):
             node.accept(job, int(category), float(arrival))
         served = node.advance(float("inf"))
         event = 3 if kind == "waiting" else 4
-        moves = line.moves(truth[[number, number]])
-        assert moves[0] == pytest.approx([job[event] for job in served])
-        assert (moves[0] == moves[1]).all()
+        departures = line.departures(truth[[number, number]])
+        assert departures[0] == pytest.approx([job[event] for job in served])
+        assert (departures[0] == departures[1]).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_truth_explains_what_was_seen(kind):
-    given = plan(kind=kind)
-    world = permuted(given, 0)
+def test_the_truth_explains_the_observations(kind):
+    plan = make_plan(kind=kind)
+    world = permuted_world(plan, 0)
     truth = true_service(world)
-    seen = {level: permuted(replace(given, level=level), 0) for level in (Level.COUNT, Level.TOTAL)}
+    worlds = {
+        level: permuted_world(replace(plan, level=level), 0) for level in (Level.COUNT, Level.TOTAL)
+    }
     for level, evidence in ((Level.COUNT, CountEvidence), (Level.TOTAL, TotalEvidence)):
-        transcript = watch(seen[level], level, Prober(world.agent), 300)
-        held = evidence(transcript)
+        transcript = watch(worlds[level], level, Prober(world.agent), 300)
+        fit = evidence(transcript)
         misfits = [
-            held.misfit(sum(held.part(node, guess[node][None]) for node in range(10)))[0]
+            fit.misfit(sum(fit.part(node, guess[node][None]) for node in range(10)))[0]
             for guess in (truth, 1.1 * truth)
         ]
-        assert held.explained(misfits[0]) or kind == "in_system"
+        assert fit.explained(misfits[0]) or kind == "in_system"
         assert misfits[0] < 0.3 * misfits[1]
         if level is Level.COUNT:
             assert misfits[0] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_prober_forms_a_line_at_each_node_in_turn():
-    world = permuted(plan(), 0)
+def test_the_prober_builds_a_queue_at_each_node_in_turn():
+    world = permuted_world(make_plan(), 0)
     prober = Prober(world.agent)
     blank = Observation(0.0, 0, 0, 0)
     placed = [prober.place(blank) for _ in range(126)]
-    runs = [placed[at : at + 6] for at in range(0, 126, 6)]
-    assert all(len(set(run)) == 1 for run in runs)
-    assert [run[0] for run in runs] == [*range(10), *range(10), 0]
+    bursts = [placed[at : at + 6] for at in range(0, 126, 6)]
+    assert all(len(set(burst)) == 1 for burst in bursts)
+    assert [burst[0] for burst in bursts] == [*range(10), *range(10), 0]
     assert prober.needs is Level.NONE
 
 
@@ -286,42 +292,42 @@ def test_marks_double_up_to_all_decisions():
 # --- the command --------------------------------------------------------------------------------
 
 
-def leakage(*words):
-    return CliRunner().invoke(app, ["leakage", str(PAPER), *map(str, words)])
+def leakage(*options):
+    return CliRunner().invoke(app, ["leakage", str(STRESS), *map(str, options)])
 
 
-def test_the_command_prints_draws_and_keeps(tmp_path):
-    words = ("--decisions", 64, "--permutations", 2, "--policy", "jsq", "--out", tmp_path)
-    done = leakage(*words, "--json")
-    assert done.exit_code == 0, done.output
-    line = json.loads(done.stdout.splitlines()[-1])
+def test_the_command_prints_tables_and_writes_result_and_figure(tmp_path):
+    options = ("--decisions", 64, "--permutations", 2, "--policy", "jsq", "--out", tmp_path)
+    result = leakage(*options, "--json")
+    assert result.exit_code == 0, result.output
+    line = json.loads(result.stdout.splitlines()[-1])
     assert line["marks"] == [4, 8, 16, 32, 64]
     assert len(line["attacker"]) == 5
     assert len(line["nodes"]) == 10
-    for found in (*line["attacker"], line["prior"], line["topology"]):
+    for means in (*line["attacker"], line["prior"], line["topology"]):
         for key in ("error", "rank"):
-            assert found[key]["ci95"] >= 0
-    for word in ("fog-10", "true", "inferred", "64 decisions", "guess: topology", "jsq"):
-        assert word in done.stderr
-    kept = json.loads((tmp_path / "count.json").read_text())
-    assert {key: kept[key] for key in line} == line
+            assert means[key]["ci95"] >= 0
+    for text in ("fog-10", "true", "inferred", "64 decisions", "guess: topology", "jsq"):
+        assert text in result.stderr
+    written = json.loads((tmp_path / "count.json").read_text())
+    assert {key: written[key] for key in line} == line
     assert (tmp_path / "leakage.png").stat().st_size > 10_000
     before = (tmp_path / "leakage.svg").read_text()
-    assert leakage("--active", *words[:4], "--out", tmp_path).exit_code == 0
+    assert leakage("--active", *options[:4], "--out", tmp_path).exit_code == 0
     assert (tmp_path / "count-active.json").exists()
-    assert "places to learn" not in before
+    assert "probing" not in before
     assert (tmp_path / "leakage.svg").read_text() != before
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("options", "error"),
     [
         (("--level", "full"), "--level full: expected count or total"),
         (("--level", "none"), "--level none: expected count or total"),
         (("--level", "everything"), "--level everything: expected count or total"),
         (("--decisions", 12), "--decisions 12: expected at least 32"),
         (("--permutations", 0), "--permutations 0: expected at least 1"),
-        (("--active", "--policy", "jsq"), "an active attacker places by itself"),
+        (("--active", "--policy", "jsq"), "leave it out, --active has a policy of its own"),
         (("--policy", "best"), "no policy is called 'best'"),
         (("--policy", "setr"), "policy setr needs disclosure level 'full'"),
         (("--level", "total", "--policy", "jsq"), "needs disclosure level 'count'"),
@@ -329,32 +335,32 @@ def test_the_command_prints_draws_and_keeps(tmp_path):
         (("--set", "fog.ipt=[1,2]"), "fog.ipt: expected 10 values"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(words, sentence):
-    done = leakage(*words)
-    assert isinstance(done.exception, InputError)
-    assert done.exception.exit_code == 2
-    assert sentence in str(done.exception)
-    assert "\n" not in str(done.exception)
+def test_wrong_options_are_reported_in_one_line(options, error):
+    result = leakage(*options)
+    assert isinstance(result.exception, InputError)
+    assert result.exception.exit_code == 2
+    assert error in str(result.exception)
+    assert "\n" not in str(result.exception)
 
 
-def test_a_trace_that_ends_too_early_is_refused(tmp_path):
+def test_a_trace_with_too_few_workloads_is_refused(tmp_path):
     (tmp_path / "trace.csv").write_text("t\n" + "\n".join(str(5 * k) for k in range(40)))
     sources = {"kind": "trace", "file": str(tmp_path / "trace.csv"), "columns": {"time": "t"}}
-    given = plan(decisions=64, overrides={"sources": sources})
+    plan = make_plan(decisions=64, overrides={"sources": sources})
     with pytest.raises(InputError, match="--decisions 64: .* trace has only 40 workloads"):
-        run_trial(given, 0)
+        run_trial(plan, 0)
 
 
 def test_one_application_and_few_nodes_are_enough():
     scenario = load_scenario(SCENARIOS / "tiny.toml")
     for level in (Level.COUNT, Level.TOTAL):
-        trial = run_trial(Plan(scenario, level, 64, None, permutations=1), 0)
+        trial = run_trial(AttackPlan(scenario, level, 64, None, permutations=1), 0)
         assert np.isfinite(trial.attacker[64].error)
         assert len(trial.nodes) == 3
 
 
-def test_a_transcript_ends_with_what_was_known_then():
-    world = permuted(plan(), 0)
+def test_the_beginning_of_a_transcript_has_nothing_later():
+    world = permuted_world(make_plan(), 0)
     transcript = watch(world, Level.COUNT, Prober(world.agent), 50)
     assert isinstance(transcript.first(20), Transcript)
     assert len(transcript.first(20)) == 20
@@ -365,12 +371,12 @@ def test_a_transcript_ends_with_what_was_known_then():
 @pytest.mark.parametrize(
     ("level", "name"), [("count", "jsq"), ("count", None), ("total", "random"), ("total", None)]
 )
-def test_the_record_of_a_testbeds_agent_is_what_the_embedded_attacker_holds(level, name):
-    """So whatever the meter infers, an agent in its own process could have inferred."""
+def test_a_testbeds_agent_records_what_the_embedded_attacker_observes(level, name):
+    """So whatever the meter infers, an agent in its own process could infer."""
     scenario = load_scenario(SCENARIOS / "tiny.toml", {"disclosure": level})
-    world, seen = build_world(scenario), Level.parse(level)
-    embedded = watch(world, seen, attacker(name, seen, world.agent), 60)
-    federated = watch_testbed(world, seen, name, 60, split.Plan(broker="builtin"))
+    world, shown = build_world(scenario), Level.parse(level)
+    embedded = watch(world, shown, load_attacker(name, shown, world.agent), 60)
+    federated = watch_testbed(world, shown, name, 60, participant_config.Plan(broker="builtin"))
     assert len(federated) == 60
     assert federated.times.tolist() == embedded.times.tolist()
     assert [node for _, node in federated.decisions] == [node for _, node in embedded.decisions]
@@ -383,10 +389,10 @@ def test_the_record_of_a_testbeds_agent_is_what_the_embedded_attacker_holds(leve
 
 
 def test_a_testbeds_agent_is_shown_only_what_its_policy_needs(tmp_path):
-    mine = tmp_path / "mine.py"
-    mine.write_text(
-        "from agent.policy import Policy\nclass P(Policy):\n    def place(self, seen):\n"
+    policy = tmp_path / "policy.py"
+    policy.write_text(
+        "from fogveil.agent.policy import Policy\nclass P(Policy):\n    def place(self, seen):\n"
         "        return 0\n"
     )
     with pytest.raises(InputError, match="is shown only what its policy needs"):
-        policy_at(f"{mine}:P", Level.COUNT)
+        policy_on_testbed(f"{policy}:P", Level.COUNT)

@@ -1,4 +1,4 @@
-"""What a policy can reach: walk every object it holds or is handed, and look for the secrets."""
+"""What a policy can reach: walk every object that it has or receives, and search for secrets."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ import gc
 from types import CodeType, FunctionType, MethodType, ModuleType
 
 import pytest
-from support import make_world
+from support import ANY_SHAPE, make_world
 
-import agent.policies as policies
-from agent.policy import Level, Observation, Policy
-from fogveil.errors import InputError
-from provider_node.node import Node
-from provider_node.provider import Provider, ProviderConfig
-from testbed.embedded import Embedded
-from testbed.scenario import Scenario
-from testbed.world import World
+import fogveil.agent.policies as policies
+from fogveil.agent.policy import Level, Observation, Policy
+from fogveil.core.errors import InputError
+from fogveil.provider_node.node import Node
+from fogveil.provider_node.provider import Provider, ProviderConfig
+from fogveil.testbed.engine.embedded import Embedded
+from fogveil.testbed.scenario import Scenario
+from fogveil.testbed.scenario.world import World
 
 SECRET_HOLDERS = (World, Scenario, Provider, ProviderConfig, Node, Embedded)
 IPT = [317.0917, 523.4411, 991.7313]
 RAM = [11.5071, 17.6203, 23.9401]
-BELOW_FULL = [name for name in policies.POLICIES if policies.find(name).needs < Level.FULL]
+BELOW_FULL = [name for name in ANY_SHAPE if policies.find(name).needs < Level.FULL]
 
 
 def reachable(*roots):
-    """Everything an object leads to, but for code and module globals, which hold no run's state."""
-    seen, queue = {}, list(roots)
+    """Return all objects reachable from others, except code and modules: they have no run state."""
+    visited, queue = {}, list(roots)
     while queue:
-        thing = queue.pop()
-        if id(thing) in seen or isinstance(thing, type | ModuleType | CodeType):
+        current = queue.pop()
+        if id(current) in visited or isinstance(current, type | ModuleType | CodeType):
             continue
-        seen[id(thing)] = thing
-        if isinstance(thing, FunctionType):
-            queue += [cell.cell_contents for cell in thing.__closure__ or ()]
-            queue += thing.__defaults__ or ()
-        elif isinstance(thing, MethodType):
-            queue += [thing.__self__, thing.__func__]
+        visited[id(current)] = current
+        if isinstance(current, FunctionType):
+            queue += [cell.cell_contents for cell in current.__closure__ or ()]
+            queue += current.__defaults__ or ()
+        elif isinstance(current, MethodType):
+            queue += [current.__self__, current.__func__]
         else:
-            queue += gc.get_referents(thing)
-    return list(seen.values())
+            queue += gc.get_referents(current)
+    return list(visited.values())
 
 
-def secrets_in(things, world):
+def secrets_in(objects, world):
     numbers = {*IPT, *RAM, world.scenario.cloud.ipt}
     work = [app.instructions for app in world.scenario.applications]
     numbers |= {instructions / ipt for instructions in work for ipt in IPT} | set(work)
     numbers |= {config.seed for config in world.fogs} | {world.sources.seed}
-    holders = [thing for thing in things if isinstance(thing, SECRET_HOLDERS)]
-    return holders + [x for x in things if isinstance(x, int | float) and x in numbers]
+    holders = [each for each in objects if isinstance(each, SECRET_HOLDERS)]
+    return holders + [x for x in objects if isinstance(x, int | float) and x in numbers]
 
 
-class Greedy(Policy):
-    """Keeps everything it is ever handed."""
+class Hoarder(Policy):
+    """Keeps every observation."""
 
     def reset(self) -> None:
         self.kept: list[Observation] = []
@@ -80,22 +80,21 @@ def test_a_policy_below_full_reaches_no_secret(world, name):
 
 
 @pytest.mark.parametrize("level", [Level.NONE, Level.TOTAL, Level.COUNT])
-def test_everything_ever_handed_over_holds_no_secret(world, level):
-    policy = play(world, type("Kept", (Greedy,), {"needs": level})(world.agent))
+def test_no_observation_contains_a_secret(world, level):
+    policy = play(world, type("Kept", (Hoarder,), {"needs": level})(world.agent))
     assert len(policy.kept) > 50
     assert secrets_in(reachable(policy), world) == []
 
 
-def test_the_search_finds_secrets_where_they_are(world):
-    """The search above can fail: at level full the secrets are handed over."""
-    policy = play(world, type("Kept", (Greedy,), {"needs": Level.FULL})(world.agent))
-    found = secrets_in(reachable(policy), world)
-    assert set(IPT) | set(RAM) <= set(found)
+def test_the_search_finds_secrets_where_there_are_some(world):
+    """At level full the observations contain them."""
+    policy = play(world, type("Kept", (Hoarder,), {"needs": Level.FULL})(world.agent))
+    assert set(IPT) | set(RAM) <= set(secrets_in(reachable(policy), world))
     assert secrets_in(reachable([lambda: world]), world)
 
 
 @pytest.mark.parametrize(
-    ("level", "given"),
+    ("level", "disclosed"),
     [
         (Level.NONE, set()),
         (Level.TOTAL, {"total"}),
@@ -103,24 +102,24 @@ def test_the_search_finds_secrets_where_they_are(world):
         (Level.FULL, {"counts", "load"}),
     ],
 )
-def test_each_level_gives_what_it_says(world, level, given):
-    policy = play(world, type("Kept", (Greedy,), {"needs": level})(world.agent))
+def test_each_level_discloses_what_it_promises(world, level, disclosed):
+    policy = play(world, type("Kept", (Hoarder,), {"needs": level})(world.agent))
     optional = ("counts", "cloud_count", "total", "load")
     for seen in policy.kept:
-        assert {name for name in optional if getattr(seen, name) is not None} == given
+        assert {name for name in optional if getattr(seen, name) is not None} == disclosed
 
 
-def test_an_observation_does_not_change_after_it_was_given(world):
-    policy = type("Kept", (Greedy,), {"needs": Level.COUNT})(world.agent)
+def test_an_observation_does_not_change_later(world):
+    policy = type("Kept", (Hoarder,), {"needs": Level.COUNT})(world.agent)
     engine = Embedded(world, Level.COUNT)
-    spelled = []
+    at_first = []
     while (seen := engine.next_decision()) is not None:
-        spelled.append(repr(seen))
+        at_first.append(repr(seen))
         engine.place(policy.place(seen))
-    assert [repr(seen) for seen in policy.kept] == spelled
+    assert [repr(seen) for seen in policy.kept] == at_first
 
 
-@pytest.mark.parametrize("name", policies.POLICIES)
+@pytest.mark.parametrize("name", ANY_SHAPE)
 def test_a_policy_that_needs_more_than_is_disclosed_is_refused(name):
     needs = policies.find(name).needs
     for level in Level:

@@ -1,36 +1,38 @@
-"""Who takes part in a total: every announcement but a member's own true one is refused."""
+"""Membership of a secure total: only a member's own, valid announcement is admitted."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from google.protobuf.message import DecodeError
+from support import make_world
 
-from fogveil.errors import InputError, LostError
-from fogveil.identity import Identity
-from fogveil.settings import Settings
-from fogveil.v1.total_pb2 import KeyAnnouncement
-from provider_node.masking import MODULUS
-from provider_node.membership import (
+from fogveil.core.errors import InputError, LostError
+from fogveil.protocol.identity import Identity
+from fogveil.provider_node.masking import MODULUS
+from fogveil.provider_node.membership import (
     SIGNED_WITH,
-    Group,
+    KeyRefusedError,
     Membership,
-    Papers,
-    RefusedError,
+    SigningCredentials,
+    TotalGroup,
     signed_part,
 )
-from provider_node.totals import Totals
-from testbed.federated.identities import Mint
+from fogveil.provider_node.secure_sum import SecureSum
+from fogveil.provider_node.settings import ProviderSettings, TotalMembers
+from fogveil.testbed.launch.certificates import Mint
+from fogveil.v1.total_pb2 import KeyAnnouncement
 
 NAMES = ("fog-1", "fog-2", "fog-3", "cloud")
-GROUP = Group("run", NAMES, "cloud")
+GROUP = TotalGroup("run", NAMES, "cloud")
 
 
 def now():
-    """Certificates are minted during the run, and not valid long before."""
+    """Return the time of the call: certificates are valid from shortly before they are issued."""
     return datetime.now(UTC)
 
 
@@ -41,27 +43,26 @@ def mint():
 
 @pytest.fixture
 def member(tmp_path, mint):
-    """Make a member's side, with papers of the run or of another sort."""
-    made = 0
+    """Return a function that makes a member, with valid credentials or others."""
+    numbers = count()
 
     def make(name, group=GROUP, identity=None, mint=mint, lifetime=None):
-        nonlocal made
-        made += 1
-        papers = mint.issue(identity or group.identity(name), tmp_path / str(made), lifetime)
-        return Membership(group, name, Papers.read(papers))
+        folder = tmp_path / str(next(numbers))
+        credentials = mint.issue(identity or group.identity(name), folder, lifetime)
+        return Membership(group, name, SigningCredentials.read(credentials))
 
     return make
 
 
 def test_members_agree_and_add_up(member):
     members = {name: member(name) for name in NAMES}
-    for name, own in members.items():
-        assert own.missing == [other for other in NAMES if other != name]
-        for other, their in members.items():
+    for name, receiver in members.items():
+        assert receiver.missing == [other for other in NAMES if other != name]
+        for other, sender in members.items():
             if other != name:
-                own.admit(other, their.announcement(), now())
-                own.admit(other, their.announcement(), now())  # a relay may say it twice
-        assert own.missing == []
+                receiver.admit(other, sender.announcement(), now())
+                receiver.admit(other, sender.announcement(), now())  # a relay may deliver it twice
+        assert receiver.missing == []
     group = [members[name].masks() for name in NAMES]
     assert sum(masks.share(0, 0, 5) for masks in group) % MODULUS == 20
 
@@ -71,96 +72,98 @@ def test_a_member_never_repeats_its_key(member):
     assert len(keys) == 5
 
 
-def refusal(own, name, told):
-    before = own.missing
-    with pytest.raises(RefusedError) as caught:
-        own.admit(name, told, now())
-    assert own.missing == before
-    sentence = str(caught.value)
-    assert sentence.startswith(f"the key of {name} was refused: ")
-    assert "\n" not in sentence
-    return sentence
+def refusal(receiver, name, announcement):
+    before = receiver.missing
+    with pytest.raises(KeyRefusedError) as caught:
+        receiver.admit(name, announcement, now())
+    assert receiver.missing == before
+    text = str(caught.value)
+    assert text.startswith(f"the key of {name} was refused: ")
+    assert "\n" not in text
+    return text
 
 
-def changed(told, **fields):
-    """The announcement as somebody changes it who cannot sign for the member."""
+def changed(announcement, **fields):
+    """Change an announcement without signing it again."""
     for name, value in fields.items():
         if name == "membership":
-            del told.membership[:]
-            told.membership.extend(value)
+            del announcement.membership[:]
+            announcement.membership.extend(value)
         else:
-            setattr(told, name, value)
-    return told
+            setattr(announcement, name, value)
+    return announcement
 
 
-def signed(own, **fields):
-    """The announcement as the member itself would make it with other contents."""
-    told = changed(own.announcement(), **fields)
-    told.signature = own._papers.key.sign(signed_part(told), SIGNED_WITH)
-    return told
+def signed(sender, **fields):
+    """Return a member's announcement with other contents, signed by the member."""
+    announcement = changed(sender.announcement(), **fields)
+    announcement.signature = sender._credentials.key.sign(signed_part(announcement), SIGNED_WITH)
+    return announcement
 
 
 def test_a_swapped_key_is_refused(member):
     other = X25519PrivateKey.generate().public_key().public_bytes_raw()
-    told = changed(member("fog-2").announcement(), public_key=other)
-    assert "its signature is wrong" in refusal(member("fog-1"), "fog-2", told)
+    announcement = changed(member("fog-2").announcement(), public_key=other)
+    assert "its signature does not verify" in refusal(member("fog-1"), "fog-2", announcement)
 
 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
         ({"run": "other"}, "another run"),
-        ({"name": "fog-3"}, "somebody else's"),
-        ({"epoch": 1}, "membership 1, and this is membership 0"),
+        ({"name": "fog-3"}, "another name"),
+        ({"epoch": 1}, "epoch 1, and this is epoch 0"),
         ({"level": "count"}, "it discloses 'count'"),
-        ({"membership": NAMES[:3]}, "other members"),
-        ({"membership": NAMES[::-1]}, "other members"),
-        ({"membership": (*NAMES, "fog-9")}, "other members"),
-        ({"public_key": b""}, "no key"),
-        ({"public_key": bytes(32)}, "no key"),
-        ({"public_key": bytes(31)}, "no key"),
+        ({"membership": NAMES[:3]}, "list of members differs"),
+        ({"membership": NAMES[::-1]}, "list of members differs"),
+        ({"membership": (*NAMES, "fog-9")}, "list of members differs"),
+        ({"public_key": b""}, "not a usable"),
+        ({"public_key": bytes(32)}, "not a usable"),
+        ({"public_key": bytes(31)}, "not a usable"),
         ({"certificate": b"what"}, "its certificate cannot be read"),
     ],
 )
-def test_other_contents_are_refused_even_where_they_are_signed(member, fields, why):
-    own, their = member("fog-1"), member("fog-2")
-    assert why in refusal(own, "fog-2", signed(their, **fields))
+def test_wrong_contents_are_refused_even_if_signed(member, fields, why):
+    receiver, sender = member("fog-1"), member("fog-2")
+    assert why in refusal(receiver, "fog-2", signed(sender, **fields))
     if "public_key" not in fields:
-        assert why in refusal(own, "fog-2", changed(their.announcement(), **fields))
+        assert why in refusal(receiver, "fog-2", changed(sender.announcement(), **fields))
 
 
 @pytest.mark.parametrize("field", ["run", "name", "epoch", "public_key", "level", "membership"])
-def test_the_signature_is_over_every_field(member, field):
-    told = member("fog-2").announcement()
+def test_the_signature_covers_every_field(member, field):
+    announcement = member("fog-2").announcement()
     other = {"epoch": 3, "public_key": bytes(range(32)), "membership": NAMES[::-1]}
-    assert signed_part(told) != signed_part(changed(told, **{field: other.get(field, "other")}))
+    assert signed_part(announcement) != signed_part(
+        changed(announcement, **{field: other.get(field, "other")})
+    )
 
 
 def test_no_byte_of_an_announcement_can_be_changed(member):
-    own = member("fog-1")
+    receiver = member("fog-1")
     whole = member("fog-2").announcement().SerializeToString()
     for place, byte in enumerate(whole):
         for other in (byte ^ 1, byte ^ 0x80):
             try:
-                told = KeyAnnouncement.FromString(
+                announcement = KeyAnnouncement.FromString(
                     whole[:place] + bytes([other]) + whole[place + 1 :]
                 )
             except DecodeError:
                 continue
-            refusal(own, "fog-2", told)
+            refusal(receiver, "fog-2", announcement)
 
 
-def test_an_announcement_is_good_for_its_member_only(member):
-    told = member("fog-2").announcement()
-    assert "somebody else's" in refusal(member("fog-1"), "fog-3", told)
+def test_an_announcement_is_valid_for_its_member_only(member):
+    announcement = member("fog-2").announcement()
+    assert "another name" in refusal(member("fog-1"), "fog-3", announcement)
     forged = signed(member("fog-2"), name="fog-3")
     expected = "its certificate is that of spiffe://fogveil/run/provider/fog-2"
     assert expected in refusal(member("fog-1"), "fog-3", forged)
 
 
-def test_a_stranger_is_refused(member):
-    told = signed(member("fog-2"), name="fog-9")
-    assert "it is no member" in refusal(member("fog-1"), "fog-9", told)
+def test_a_non_member_is_refused(member):
+    announcement = signed(member("fog-2"), name="fog-9")
+    assert "it is no member" in refusal(member("fog-1"), "fog-9", announcement)
 
 
 @pytest.mark.parametrize(
@@ -174,42 +177,42 @@ def test_a_stranger_is_refused(member):
     ],
 )
 def test_another_certificate_of_the_authority_is_refused(member, identity):
-    told = member("fog-2", identity=identity).announcement()
+    announcement = member("fog-2", identity=identity).announcement()
     expected = f"its certificate is that of {identity.uri}"
-    assert expected in refusal(member("fog-1"), "fog-2", told)
+    assert expected in refusal(member("fog-1"), "fog-2", announcement)
 
 
-def test_a_provider_does_not_pass_for_the_cloud(member):
-    told = member("cloud", identity=Identity("run", "provider", "cloud")).announcement()
-    assert "spiffe://fogveil/run/provider/cloud" in refusal(member("fog-1"), "cloud", told)
+def test_a_provider_cannot_announce_as_the_cloud(member):
+    announcement = member("cloud", identity=Identity("run", "provider", "cloud")).announcement()
+    assert "spiffe://fogveil/run/provider/cloud" in refusal(member("fog-1"), "cloud", announcement)
 
 
 def test_a_foreign_authority_is_refused(member):
-    told = member("fog-2", mint=Mint("run")).announcement()
-    assert "not issued by this run's authority" in refusal(member("fog-1"), "fog-2", told)
+    announcement = member("fog-2", mint=Mint("run")).announcement()
+    assert "not issued by this run's authority" in refusal(member("fog-1"), "fog-2", announcement)
 
 
 @pytest.mark.parametrize("days", [(-2, -1), (1, 2)])
-def test_a_certificate_out_of_its_time_is_refused(member, days):
+def test_an_expired_or_future_certificate_is_refused(member, days):
     begin, end = (now() + timedelta(days=day) for day in days)
-    told = member("fog-2", lifetime=(begin, end)).announcement()
-    assert "its certificate is valid from" in refusal(member("fog-1"), "fog-2", told)
+    announcement = member("fog-2", lifetime=(begin, end)).announcement()
+    assert "its certificate is valid from" in refusal(member("fog-1"), "fog-2", announcement)
 
 
 def test_a_second_key_is_refused(member):
-    own = member("fog-1")
-    own.admit("fog-2", member("fog-2").announcement(), now())
-    assert "another one before" in refusal(own, "fog-2", member("fog-2").announcement())
+    receiver = member("fog-1")
+    receiver.admit("fog-2", member("fog-2").announcement(), now())
+    assert "a different key before" in refusal(receiver, "fog-2", member("fog-2").announcement())
 
 
 def test_one_key_for_two_members_is_refused(member):
-    own, their = member("fog-1"), member("fog-2")
-    told = their.announcement()
-    own.admit("fog-2", told, now())
-    copied = signed(member("fog-3"), public_key=told.public_key)
-    assert "it is the key of fog-2" in refusal(own, "fog-3", copied)
-    mirrored = signed(member("cloud"), public_key=own.announcement().public_key)
-    assert "it is the key of fog-1" in refusal(own, "cloud", mirrored)
+    receiver, sender = member("fog-1"), member("fog-2")
+    announcement = sender.announcement()
+    receiver.admit("fog-2", announcement, now())
+    copied = signed(member("fog-3"), public_key=announcement.public_key)
+    assert "it is the key of fog-2" in refusal(receiver, "fog-3", copied)
+    mirrored = signed(member("cloud"), public_key=receiver.announcement().public_key)
+    assert "it is the key of fog-1" in refusal(receiver, "cloud", mirrored)
 
 
 @pytest.mark.parametrize(
@@ -221,9 +224,9 @@ def test_one_key_for_two_members_is_refused(member):
         (("fog-1", "fog-1", "cloud"), "cloud", "each member once"),
     ],
 )
-def test_a_group_that_could_not_hide_anybody_is_refused(members, cloud, why):
+def test_a_group_that_hides_no_count_is_refused(members, cloud, why):
     with pytest.raises(InputError, match=why):
-        Group("run", members, cloud)
+        TotalGroup("run", members, cloud)
 
 
 # --- waiting for each other ----------------------------------------------------------------------
@@ -231,43 +234,50 @@ def test_a_group_that_could_not_hide_anybody_is_refused(members, cloud, why):
 
 @pytest.fixture
 def totals(tmp_path, mint):
-    """Make a provider's part, as its process does."""
+    """Return a function that makes a provider's side of the secure sum, as its process does."""
 
     def make(name, *, secure=True):
         folder = tmp_path / name
         mint.issue(GROUP.identity(name), folder / "identity")
-        given = {
-            "clock": "",
-            "broker": "",
-            "own_broker": True,
-            "lifeline": False,
-            "record": False,
-            "user": None,
-        }
-        own = {"total": {"members": list(NAMES), "cloud": "cloud"}}
-        return Totals(
-            Settings(name=name, run="run", secure=secure, own=own, folder=folder, **given)
+        return SecureSum(
+            ProviderSettings(
+                name=name,
+                run="run",
+                clock="",
+                broker="",
+                own_broker=True,
+                lifeline=False,
+                secure=secure,
+                record=False,
+                user=None,
+                folder=folder,
+                provider=make_world().provider(name),
+                total=TotalMembers(NAMES, "cloud"),
+                owners=(),
+                fogs=(),
+                listen="",
+            )
         )
 
     return make
 
 
 def sums(members, counts):
-    told = [member.shares(counts) for member in members]
-    return [sum(row) % MODULUS for row in zip(*told, strict=True)]
+    shares = [member.shares(counts) for member in members]
+    return [sum(row) % MODULUS for row in zip(*shares, strict=True)]
 
 
-def test_members_wait_for_each_other_and_go_on_through_episodes(totals):
+def test_members_wait_for_all_keys_and_keep_them_over_episodes(totals):
     async def go():
         members = {name: totals(name) for name in NAMES}
-        for own, member in members.items():
+        for name, member in members.items():
             waiting = asyncio.ensure_future(member.begin(0))
-            member.receive(own, member.announcement())  # the broker gives it back
-            for name in set(NAMES) - {own}:
-                member.receive(name, b"\xff what is no message")
+            member.receive(name, member.announcement())  # the broker delivers it to its sender, too
+            for other in set(NAMES) - {name}:
+                member.receive(other, b"\xff not a message")
                 await asyncio.sleep(0)
                 assert not waiting.done()
-                member.receive(name, members[name].announcement())
+                member.receive(other, members[other].announcement())
             await waiting
         assert sums(members.values(), [1, 2]) == [4, 8]
         assert sums(members.values(), [3]) == [12]
@@ -278,34 +288,34 @@ def test_members_wait_for_each_other_and_go_on_through_episodes(totals):
     asyncio.run(go())
 
 
-def test_who_is_missing_is_named(totals):
+def test_a_missing_member_is_named(totals):
     async def go():
-        own = totals("fog-1")
-        own.receive("fog-3", totals("fog-3").announcement())
+        provider = totals("fog-1")
+        provider.receive("fog-3", totals("fog-3").announcement())
         with pytest.raises(LostError, match="waited 0.01 s for the key of fog-2, cloud") as caught:
-            await own.begin(0, patience=0.01)
+            await provider.begin(0, patience=0.01)
         assert caught.value.who == "fog-2"
 
     asyncio.run(go())
 
 
-def test_who_was_refused_is_named_with_the_reason(totals, member):
+def test_a_refused_member_is_named_with_the_reason(totals, member):
     async def go():
-        own = totals("fog-1")
+        provider = totals("fog-1")
         for name in ("fog-3", "cloud"):
-            own.receive(name, totals(name).announcement())
+            provider.receive(name, totals(name).announcement())
         forged = member("fog-2", mint=Mint("run")).announcement()
-        own.receive("fog-2", forged.SerializeToString())
-        with pytest.raises(RefusedError, match="the key of fog-2 was refused: its certificate"):
-            await own.begin(0, patience=0.01)
-        # The true one may still come: a run is not ended by whoever can disturb its relay.
-        own.receive("fog-2", totals("fog-2").announcement())
-        await own.begin(0, patience=0.01)
-        assert len(own.shares([0, 0, 0])) == 3
+        provider.receive("fog-2", forged.SerializeToString())
+        with pytest.raises(KeyRefusedError, match="the key of fog-2 was refused: its certificate"):
+            await provider.begin(0, patience=0.01)
+        # The valid one may still come: a disturbed relay does not end the run.
+        provider.receive("fog-2", totals("fog-2").announcement())
+        await provider.begin(0, patience=0.01)
+        assert len(provider.shares([0, 0, 0])) == 3
 
     asyncio.run(go())
 
 
-def test_without_an_identity_there_is_no_total(totals):
-    with pytest.raises(InputError, match="fog-1 discloses 'total', whose keys are signed"):
+def test_a_total_needs_an_identity(totals):
+    with pytest.raises(InputError, match="fog-1 discloses 'total', which needs an identity"):
         totals("fog-1", secure=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import SCENARIOS
 
-from testbed.compare import Plan, evaluate, execute, prepare
+from fogveil.testbed.experiments.comparison import Comparison, evaluate, execute, prepare
 
 pytestmark = pytest.mark.slow
 SEEDS = 10
@@ -17,15 +17,15 @@ LIMITS = {"in_system": (1.02, 1.03), "waiting": (1.03, 1.04)}
 def rows_of(tmp_path, file, names, rates, **overrides):
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     horizon = dotted.pop("horizon", 10_000.0)
-    plan = Plan(file, dotted, names, rates, (horizon,), SEEDS, tmp_path)
-    list(execute(plan, prepare(plan)[1]))
-    return {(row.policy, row.rate): row for row in evaluate(plan, "setr")}
+    comparison = Comparison(file, dotted, names, rates, (horizon,), SEEDS, tmp_path)
+    list(execute(comparison, prepare(comparison)[1]))
+    return {(row.policy, row.rate): row for row in evaluate(comparison, "setr")}
 
 
 @pytest.mark.parametrize("kind", LIMITS)
 def test_veil_is_as_good_as_the_oracle_and_far_better_than_jsq(tmp_path, kind):
     names, rates = ("jsq", "veil", "setr"), (200.0, 150.0, 100.0)
-    rows = rows_of(tmp_path, SCENARIOS / "paper.toml", names, rates, count=kind)
+    rows = rows_of(tmp_path, SCENARIOS / "stress.toml", names, rates, count=kind)
     for rate in rates:
         ratio = rows["veil", rate].ratio
         assert ratio.mean + ratio.half_width <= LIMITS[kind][0], (rate, ratio)
@@ -45,8 +45,8 @@ def test_veil_holds_on_scenarios_it_was_never_trained_on(tmp_path, scenario, kin
 def test_veil_holds_on_a_real_topology(tmp_path, kind, real_data):
     graph = str(real_data / "topologies" / "Geant2012.graphml")
     file = SCENARIOS / "other" / "geant.toml"
-    found = rows_of(tmp_path, file, ("veil", "setr"), (None,), count=kind, topology__file=graph)
-    ratio = found["veil", None].ratio
+    rows = rows_of(tmp_path, file, ("veil", "setr"), (None,), count=kind, topology__file=graph)
+    ratio = rows["veil", None].ratio
     assert ratio.mean + ratio.half_width <= LIMITS[kind][1], ratio
 
 
@@ -54,7 +54,7 @@ def test_the_traditional_methods_have_the_papers_order(tmp_path):
     """Fastest best of those blind to queues at β = 200, and the worst at β = 100."""
     blind = ("random", "round-robin", "nearest", "fastest", "electre")
     rates = (200.0, 100.0)
-    rows = rows_of(tmp_path, SCENARIOS / "paper.toml", (*blind, "setr"), rates)
+    rows = rows_of(tmp_path, SCENARIOS / "stress.toml", (*blind, "setr"), rates)
     delay = {key: row.measures["fog_loop"].mean for key, row in rows.items()}
     assert min(blind, key=lambda name: delay[name, 200.0]) == "fastest"
     assert max(blind, key=lambda name: delay[name, 100.0]) == "fastest"

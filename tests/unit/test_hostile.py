@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 
 import pytest
-from support import ONE_NODE, SCENARIOS, make_run, make_world
+from support import ANY_SHAPE, ONE_NODE, SCENARIOS, make_run, make_world
 
-import agent.policies as policies
-from agent.policy import Level, Policy
-from fogveil.errors import InputError
-from testbed.compare import Plan, evaluate, execute, parse_numbers, prepare
-from testbed.embedded import Embedded, simulate
-from testbed.gallery import draw_all
-from testbed.run import run_embedded
-from testbed.scenario import load_scenario
+from fogveil.agent.policy import Level, Policy
+from fogveil.core.errors import InputError
+from fogveil.testbed.engine.embedded import Embedded, simulate
+from fogveil.testbed.engine.run import run_embedded
+from fogveil.testbed.experiments.comparison import (
+    Comparison,
+    evaluate,
+    execute,
+    parse_numbers,
+    prepare,
+)
+from fogveil.testbed.report.gallery import draw_all
+from fogveil.testbed.scenario import load_scenario
 
 TINY = SCENARIOS / "tiny.toml"
 
@@ -57,7 +62,9 @@ def test_a_policy_cannot_raise_its_own_level():
     ],
 )
 def test_odd_policies_are_one_sentence(tmp_path, body, sentence):
-    (tmp_path / "p.py").write_text(f"from agent.policy import Policy\nclass P(Policy):\n{body}\n")
+    (tmp_path / "p.py").write_text(
+        f"from fogveil.agent.policy import Policy\nclass P(Policy):\n{body}\n"
+    )
     with pytest.raises(InputError, match=sentence) as error:
         make_run(f"{tmp_path}/p.py:P")
     assert "\n" not in str(error.value)
@@ -73,7 +80,7 @@ def test_a_policy_file_that_exits_is_one_sentence(tmp_path):
     ("overrides", "sentence"),
     [
         ({"horizon": 0.001}, "no workload is emitted before the horizon"),
-        ({"fog.ipt": [1e-305, 1.0, 1.0]}, "without end"),
+        ({"fog.ipt": [1e-305, 1.0, 1.0]}, "infinite service times"),
         ({"links.seed": -1}, "links.seed: .*greater than or equal to 0, got -1"),
         ({"Horizon": 5}, "Horizon: this key is unknown"),
         ({"fog.file": 5}, "fog.file: this key is unknown"),
@@ -121,33 +128,33 @@ def test_what_a_graph_file_says_of_its_links_is_read_only_on_demand(tmp_path):
 
 
 def test_one_fog_node_and_one_cluster_are_enough():
-    for policy in policies.POLICIES:
+    for policy in ANY_SHAPE:
         run = make_run(policy, topology=ONE_NODE, fog__ipt=2000.0, fog__ram=1.0, horizon=900.0)
         assert set(run.jobs["node"]) == {0}
 
 
-def plan_of(tmp_path, *names, file=TINY, **options):
+def comparison_of(tmp_path, *names, file=TINY, **options):
     defaults = {"rates": (None,), "horizons": (500.0,), "seeds": 2, "overrides": {}}
-    return Plan(file=file, policies=names, out=tmp_path, **{**defaults, **options})
+    return Comparison(file=file, policies=names, out=tmp_path, **{**defaults, **options})
 
 
-def run_plan(plan):
-    done, to_do = prepare(plan)
-    list(execute(plan, to_do))
+def execute_all(comparison):
+    done, to_do = prepare(comparison)
+    list(execute(comparison, to_do))
     return len(done)
 
 
 def test_a_changed_trace_is_run_again(tmp_path):
     trace = tmp_path / "t.csv"
     sources = {"kind": "trace", "file": str(trace), "columns": {"time": "t"}}
-    plan = plan_of(tmp_path, "jsq", overrides={"sources": sources}, seeds=1)
+    comparison = comparison_of(tmp_path, "jsq", overrides={"sources": sources}, seeds=1)
     trace.write_text("t\n1\n2\n3\n")
-    assert run_plan(plan) == 0
+    assert execute_all(comparison) == 0
     trace.write_text("t\n1\n1\n1\n")
-    from testbed import compare
+    from fogveil.testbed.experiments.comparison import _file_digest
 
-    compare._file_digest.cache_clear()  # a new process would not remember
-    assert run_plan(plan) == 0
+    _file_digest.cache_clear()  # a new process would not remember
+    assert execute_all(comparison) == 0
 
 
 def test_repeated_numbers_are_no_further_seeds():
@@ -159,19 +166,23 @@ def test_repeated_numbers_are_no_further_seeds():
 def test_policies_of_one_name_stay_apart(tmp_path):
     for folder, node in (("a", 0), ("b", 1)):
         (tmp_path / folder).mkdir()
-        text = "from agent.policy import Policy\nclass P(Policy):\n    place = lambda self, seen: "
+        text = (
+            "from fogveil.agent.policy import Policy\n"
+            "class P(Policy):\n"
+            "    place = lambda self, seen: "
+        )
         (tmp_path / folder / "p.py").write_text(f"{text}{node}\n")
     names = [f"{tmp_path}/{folder}/p.py:P" for folder in "ab"]
-    plan = plan_of(tmp_path / "out", *names)
-    run_plan(plan)
-    rows = evaluate(plan, "setr")
+    comparison = comparison_of(tmp_path / "out", *names)
+    execute_all(comparison)
+    rows = evaluate(comparison, "setr")
     assert [row.policy for row in rows] == names
     assert rows[0].measures["fog_loop"] != rows[1].measures["fog_loop"]
 
 
 def test_figures_refuse_a_mixture_of_scenarios(tmp_path):
-    run_plan(plan_of(tmp_path, "jsq"))
-    run_plan(plan_of(tmp_path, "random", overrides={"cloud.ipt": 99.0}))
+    execute_all(comparison_of(tmp_path, "jsq"))
+    execute_all(comparison_of(tmp_path, "random", overrides={"cloud.ipt": 99.0}))
     with pytest.raises(InputError, match="2 different scenarios cannot be averaged"):
         draw_all([tmp_path], tmp_path / "figures")
     (tmp_path / "runs" / "x.json").write_text("{")
@@ -180,7 +191,7 @@ def test_figures_refuse_a_mixture_of_scenarios(tmp_path):
 
 
 def test_a_folder_named_twice_counts_once(tmp_path):
-    from testbed.gallery import read_results
+    from fogveil.testbed.report.gallery import read_results
 
-    run_plan(plan_of(tmp_path, "jsq"))
+    execute_all(comparison_of(tmp_path, "jsq"))
     assert len(read_results([tmp_path, tmp_path, tmp_path / "runs" / ".."])) == 2

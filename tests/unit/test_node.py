@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provider_node.discipline import ShortestJobFirst
-from provider_node.node import Node
+from fogveil.provider_node.discipline import ShortestJobFirst
+from fogveil.provider_node.node import Node
 
 INF = float("inf")
 # Whole numbers make ties common, which is where the order of one instant matters.
@@ -29,8 +29,8 @@ def test_fifo_is_lindleys_recursion(jobs):
     served = make_node(jobs).advance(INF)
     free = 0.0
     order = sorted(range(len(jobs)), key=lambda job: (jobs[job][0], job))
-    for job, (found, _, arrived, started, finished) in zip(order, served, strict=True):
-        assert found == job
+    for job, (served_job, _, arrived, started, finished) in zip(order, served, strict=True):
+        assert served_job == job
         assert (arrived, started) == (jobs[job][0], max(arrived, free))
         free = started + jobs[job][1]
         assert finished == free

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fogveil.randomness import BLOCK, BLOCKS_KEPT, KeyedErlang, KeyedUniform, Seeds, drawn
+from fogveil.core.randomness import (
+    BLOCK,
+    BLOCKS_KEPT,
+    KeyedErlang,
+    KeyedPareto,
+    KeyedUniform,
+    Seeds,
+    drawn,
+)
 
 JOBS = range(20_000)
 
@@ -31,6 +39,14 @@ def test_uniform_numbers_are_uniform():
 def test_erlang_numbers_are_erlang(shape):
     draw = KeyedErlang(1, "x", shape)
     law = stats.erlang(shape, scale=1 / shape)
+    assert stats.kstest([draw(job) for job in JOBS], law.cdf).pvalue > 0.01
+
+
+@pytest.mark.parametrize("shape", [1.5, 3.0])
+def test_pareto_numbers_are_pareto_of_mean_one(shape):
+    draw = KeyedPareto(1, "x", shape)
+    law = stats.pareto(shape, scale=1 - 1 / shape)
+    assert law.mean() == pytest.approx(1)
     assert stats.kstest([draw(job) for job in JOBS], law.cdf).pvalue > 0.01
 
 

@@ -13,19 +13,20 @@ import pyarrow.parquet as pq
 import pytest
 from support import ROOT, SCENARIOS, make_run, make_world
 
-import agent.policies as policies
-from fogveil.errors import InputError
-from testbed.embedded import simulate
-from testbed.joining import COLUMNS
-from testbed.records import Records, write_json
-from testbed.run import run_embedded
-from testbed.scenario import load_scenario
+import fogveil.agent.policies as policies
+from fogveil.core.errors import InputError
+from fogveil.testbed.engine.embedded import simulate
+from fogveil.testbed.engine.run import run_embedded
+from fogveil.testbed.records.join import COLUMNS
+from fogveil.testbed.records.output import write_json
+from fogveil.testbed.records.run_records import RunRecords
+from fogveil.testbed.scenario import load_scenario
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("records") / "run"
-    scenario = load_scenario(SCENARIOS / "paper.toml", {"disclosure": "full", "horizon": 40_000})
+    scenario = load_scenario(SCENARIOS / "stress.toml", {"disclosure": "full", "horizon": 40_000})
     return folder, run_embedded(scenario, "jsq", folder)
 
 
@@ -43,7 +44,7 @@ def test_jobs_table(recorded):
     assert table["cloud_finished"].null_count < table["cloud_returned"].null_count
 
 
-def test_decisions_table_holds_the_counts_as_given(recorded):
+def test_decisions_table_has_the_counts_that_the_policy_observed(recorded):
     folder, _ = recorded
     table = pq.read_table(folder / "decisions.parquet")
     assert table.column_names == ["job", "time", "node", "queued", "total_queued"]
@@ -58,16 +59,16 @@ def test_decisions_table_holds_the_counts_as_given(recorded):
     assert table.schema.metadata[b"queued"].decode().split(",")[-2:] == ["fog-10", "cloud"]
 
 
-def test_what_a_policy_was_not_given_is_null(tmp_path):
+def test_what_a_policy_did_not_observe_is_null(tmp_path):
     scenario = load_scenario(SCENARIOS / "tiny.toml")
     run_embedded(scenario, "round-robin", tmp_path / "run")
     table = pq.read_table(tmp_path / "run" / "decisions.parquet")
     assert table["queued"].null_count == table["total_queued"].null_count == table.num_rows
 
 
-def test_summary_is_what_the_record_says(recorded):
+def test_summary_equals_the_means_of_the_record(recorded):
     folder, result = recorded
-    found = (
+    expected = (
         duckdb.sql(
             f"""select count(*) as workloads, count(*) filter (finished > 40000) as unserved,
             avg(arrived - emitted) as latency, avg(started - arrived) as waiting,
@@ -79,7 +80,7 @@ def test_summary_is_what_the_record_says(recorded):
         .fetchdf()
         .iloc[0]
     )
-    for name, value in found.items():
+    for name, value in expected.items():
         assert result["summary"][name] == pytest.approx(value, rel=1e-12), name
     jobs = pq.read_table(folder / "jobs.parquet").to_pandas()
     for node, used in result["summary"]["utilisation"].items():
@@ -92,11 +93,11 @@ def test_summary_is_what_the_record_says(recorded):
     assert np.sum(result["summary"]["placed"]) == len(jobs)
 
 
-def test_run_json_says_how_to_repeat_the_run(recorded):
+def test_run_json_suffices_to_repeat_the_run(recorded):
     folder, result = recorded
     kept = json.loads((folder / "run.json").read_text())
     assert kept == json.loads(json.dumps(result))
-    again = make_run("jsq", "paper", horizon=40_000)
+    again = make_run("jsq", "stress", horizon=40_000)
     assert kept["run_hash"] == again.hash
     assert kept["scenario"]["topology"]["nodes"] == 100
 
@@ -121,7 +122,7 @@ def test_a_failed_run_leaves_nothing_behind(tmp_path):
     folder = tmp_path / "run"
     with (
         pytest.raises(InputError, match="policy Fails failed at time 1.*RuntimeError: no idea"),
-        Records(folder, world) as records,
+        RunRecords(folder, world) as records,
     ):
         simulate(world, Fails(world.agent), [records])
     assert list(tmp_path.iterdir()) == []
@@ -131,7 +132,7 @@ def test_a_failed_run_leaves_an_earlier_one_alone(tmp_path):
     run_embedded(load_scenario(SCENARIOS / "tiny.toml"), "jsq", tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     world = make_world()
-    with pytest.raises(InputError), Records(tmp_path, world) as records:
+    with pytest.raises(InputError), RunRecords(tmp_path, world) as records:
         simulate(world, Fails(world.agent), [records])
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -143,8 +144,8 @@ import resource, signal, sys
 from pathlib import Path
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-sys.argv = ["fogveil", "run", "scenarios/paper.toml", "--policy", "jsq", "--out", sys.argv[1]]
-from testbed.cli import main
+sys.argv = ["fogveil", "run", "scenarios/stress.toml", "--policy", "jsq", "--out", sys.argv[1]]
+from fogveil.testbed.cli import main
 main()
 """
     import tempfile
@@ -175,8 +176,9 @@ def test_json_is_whole_or_not_there(tmp_path):
 def test_memory_does_not_grow_with_the_horizon(tmp_path):
     script = (
         "import sys, resource; from pathlib import Path\n"
-        "from testbed.run import run_embedded; from testbed.scenario import load_scenario\n"
-        "scenario = load_scenario(Path('scenarios/paper.toml'), {'horizon': float(sys.argv[1])})\n"
+        "from fogveil.testbed.engine.run import run_embedded\n"
+        "from fogveil.testbed.scenario import load_scenario\n"
+        "scenario = load_scenario(Path('scenarios/stress.toml'), {'horizon': float(sys.argv[1])})\n"
         "run_embedded(scenario, 'jsq', Path(sys.argv[2]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
     )

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from support import SCENARIOS, make_run, make_world
 
-from fogveil.errors import InputError
-from testbed.scenario import load_scenario
-from testbed.scenario.load import parse_override
-from testbed.world import build_world
+from fogveil.core.errors import InputError
+from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario.load import parse_override
+from fogveil.testbed.scenario.world import build_world
 
 REFUSED = {
     "negative bandwidth": (
@@ -33,8 +33,11 @@ REFUSED = {
         ('between = ["cloud", "fog-1"]', 'between = ["cloud", "fog-9"]'),
         r"topology\.links\.0: no node is called fog-9",
     ),
-    "node twice": (('name = "fog-2", role', 'name = "fog-1", role'), "fog-1 is there twice"),
-    "no cloud": (('name = "cloud", role = "cloud"', 'name = "cloud"'), "expected one cloud"),
+    "node twice": (('name = "fog-2", role', 'name = "fog-1", role'), "two nodes are called fog-1"),
+    "no cloud": (
+        ('name = "cloud", role = "cloud"', 'name = "cloud"'),
+        "expected one node of role cloud",
+    ),
     "too few speeds": (("ipt = [200, 500, 1000]", "ipt = [200, 500]"), r"fog\.ipt: expected 3"),
     "timed events": (
         ("horizon = 2000", "horizon = 2000\nevents = [{ at = 5 }]"),
@@ -47,6 +50,18 @@ REFUSED = {
     "unknown source": (('kind = "poisson"', 'kind = "psson"'), "sources: .*'psson'"),
     "infinite horizon": (("horizon = 2000", "horizon = inf"), "horizon: .*finite"),
     "same applications": (('name = "demanding"', 'name = "light"'), "expected different names"),
+    "a tail without its distribution": (
+        ("horizon = 2000", "horizon = 2000\nservice = { tail = 1.5 }"),
+        "service: tail is for the pareto distribution only",
+    ),
+    "a distribution without its tail": (
+        ("horizon = 2000", 'horizon = 2000\nservice = { distribution = "pareto" }'),
+        "service: the pareto distribution needs the key tail",
+    ),
+    "a tail of infinite mean": (
+        ("horizon = 2000", 'horizon = 2000\nservice = { distribution = "pareto", tail = 1 }'),
+        r"service\.tail: .*greater than 1, got 1",
+    ),
     "not TOML": (("seed = 1", "seed = "), "is not TOML: .*line"),
 }
 
@@ -76,8 +91,8 @@ def test_a_missing_file_is_refused(tmp_path):
         load_scenario(tmp_path / "none.toml")
 
 
-def test_the_paper_scenario_is_the_calibrated_one():
-    world = make_world("paper")
+def test_the_stress_scenario_is_the_calibrated_one():
+    world = make_world("stress")
     graph = world.topology.graph
     assert (len(world.nodes), len(world.clusters), len(graph)) == (10, 8, 100)
     assert [config.ipt for config in world.fogs] == np.linspace(200, 1000, 10).tolist()
@@ -104,11 +119,11 @@ def test_fastest_paths_are_the_shortest_over_all_simple_paths():
     for cluster, name in enumerate(world.clusters):
         for node, fog in enumerate(world.nodes):
             best = min(map(cost, nx.all_simple_paths(graph, name, fog)))
-            assert world.network.up[cluster][1][node] == pytest.approx(best, abs=1e-12)
+            assert world.paths.up[cluster][1][node] == pytest.approx(best, abs=1e-12)
 
 
 def test_sizes_can_be_overridden():
-    world = make_world("paper", topology__nodes=200, roles__fog=40, roles__clusters=50)
+    world = make_world("stress", topology__nodes=200, roles__fog=40, roles__clusters=50)
     assert (len(world.nodes), len(world.clusters)) == (40, 50)
     assert len(set(world.clusters)) == 50
 
@@ -126,6 +141,12 @@ def test_overrides(text, expected):
     assert parse_override(text) == expected
 
 
+def test_overrides_of_a_table_and_its_keys_leave_the_callers_values_alone():
+    overrides = {"sources": {"kind": "poisson", "scale": 60.0}, "sources.scale": 30.0}
+    assert load_scenario(SCENARIOS / "tiny.toml", overrides).sources.scale == 30
+    assert overrides["sources"] == {"kind": "poisson", "scale": 60.0}
+
+
 @pytest.mark.parametrize("text", ["roles.fog", "=3"])
 def test_bad_overrides_are_refused(text):
     with pytest.raises(InputError, match="expected KEY=VALUE"):
@@ -136,7 +157,7 @@ def test_bad_overrides_are_refused(text):
 
 def test_erlang_service_factors_have_mean_one_and_the_right_spread():
     service = {"distribution": "erlang", "shape": 4}
-    run = make_run("round-robin", "paper", horizon=60_000.0, service=service)
+    run = make_run("round-robin", "stress", horizon=60_000.0, service=service)
     jobs, world = run.jobs, run.world
     work = np.array([app.instructions for app in world.scenario.applications])
     ipt = np.array([config.ipt for config in world.fogs])
@@ -144,6 +165,21 @@ def test_erlang_service_factors_have_mean_one_and_the_right_spread():
     factor = (jobs["finished"] - jobs["started"]) / mean
     assert factor.mean() == pytest.approx(1, abs=0.03)
     assert factor.std() == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_jobs_size_is_its_own_whoever_serves_it():
+    service = {"distribution": "pareto", "tail": 1.5}
+    sizes = []
+    for policy in ("round-robin", "jsq"):
+        run = make_run(policy, service=service, horizon=3000.0)
+        order = np.argsort(run.jobs["job"])
+        node = run.jobs["node"][order].astype(int)
+        served = (run.jobs["finished"] - run.jobs["started"])[order]
+        work = np.array(run.world.fogs[0].instructions)[run.jobs["category"][order].astype(int)]
+        sizes.append(served * np.array([config.ipt for config in run.world.fogs])[node] / work)
+    np.testing.assert_allclose(sizes[0], sizes[1], rtol=1e-9)
+    assert sizes[0].min() >= 1 / 3
+    assert sizes[0].max() > 10 * np.median(sizes[0])
 
 
 def test_json_graphs_with_a_delay_attribute(tmp_path):
@@ -169,4 +205,4 @@ def test_broken_graph_files_are_refused(tmp_path, name):
     (tmp_path / name).write_text("{ not a graph")
     topology = {"kind": "file", "file": str(tmp_path / name)}
     with pytest.raises(InputError, match=name.replace(".", r"\.")):
-        make_world("paper", topology=topology)
+        make_world("stress", topology=topology)

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from support import Run, make_world
 
-from fogveil.errors import InputError
-from provider_node.provider import Provider
+from fogveil.core.errors import InputError
+from fogveil.provider_node.provider import Provider
 
 GOOD = "t,size,app,place\n0,1,light,cluster-2\n5,2,demanding,cluster-1\n5,3,light,cluster-1\n"
 COLUMNS = {"time": "t", "demand": "size", "category": "app", "cluster": "place"}

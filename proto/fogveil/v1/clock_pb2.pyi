@@ -95,7 +95,7 @@ Global___JoinRequest: _TypeAlias = JoinRequest  # noqa: Y015
 
 @_typing.final
 class Hello(_message.Message):
-    """The first word of a participant."""
+    """The first message of a participant."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -297,7 +297,7 @@ Global___JoinResponse: _TypeAlias = JoinResponse  # noqa: Y015
 
 @_typing.final
 class Begin(_message.Message):
-    """Queues, sequence numbers and all that was remembered of the last episode start anew."""
+    """An episode begins: queues, sequence numbers and all state of the last episode are reset."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -305,7 +305,7 @@ class Begin(_message.Message):
     DRAW_FIELD_NUMBER: _builtins.int
     episode: _builtins.int
     draw: _builtins.int
-    """Which numbers chance draws: equal draws give equal workloads."""
+    """The draw of the scenario's randomness: equal draws give equal workloads."""
     def __init__(
         self,
         *,
@@ -334,9 +334,11 @@ class Grant(_message.Message):
     LAST_FIELD_NUMBER: _builtins.int
     until: _builtins.float
     forward: _builtins.bool
-    """Providers: send on to the Cloud what has finished. The Cloud: wait for all of them."""
+    """Fog providers: send on to the Cloud what follows from the jobs that arrived. The Cloud: wait for
+    all of them.
+    """
     flush: _builtins.bool
-    """Providers: send the results of what has finished to their clusters, and say `ProviderDone`."""
+    """Providers: send results to the clusters, and say `ProviderDone`."""
     last: _builtins.bool
     """The last grant of the episode."""
     @_builtins.property

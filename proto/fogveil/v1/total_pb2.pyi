@@ -88,7 +88,7 @@ class KeyAnnouncement(_message.Message):
     certificate: _builtins.bytes
     """X.509, DER."""
     signature: _builtins.bytes
-    """ECDSA with SHA-256 over all of the above, spelled as provider_node.membership does."""
+    """ECDSA with SHA-256 over all of the above, encoded by provider_node.membership.signed_part."""
     @_builtins.property
     def membership(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """All members in their agreed order."""

@@ -147,7 +147,9 @@ Global___Placement: _TypeAlias = Placement  # noqa: Y015
 
 @_typing.final
 class Aggregates(_message.Message):
-    """From a Fog provider to the Cloud: what went on in one window, closing it even where it is empty."""
+    """From a Fog provider to the Cloud: what follows from the jobs that arrived at it since the last such
+    message, closing the window even where it is empty. An aggregate's arrival may lie in the future.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -155,12 +157,17 @@ class Aggregates(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     AGGREGATES_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
+    PADDING_FIELD_NUMBER: _builtins.int
     episode: _builtins.int
     sequence: _builtins.int
     more: _builtins.bool
     """It does not close the window yet: there was too much for one message."""
     @_builtins.property
     def aggregates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]: ...
+    @_builtins.property
+    def padding(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Zeros. They make the size of the message depend on the number of jobs that arrived alone."""
+
     def __init__(
         self,
         *,
@@ -168,10 +175,11 @@ class Aggregates(_message.Message):
         sequence: _builtins.int = ...,
         aggregates: _abc.Iterable[Global___Placement] | None = ...,
         more: _builtins.bool = ...,
+        padding: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregates", b"aggregates", "episode", b"episode", "more", b"more", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregates", b"aggregates", "episode", b"episode", "more", b"more", "padding", b"padding", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -179,7 +187,9 @@ Global___Aggregates: _TypeAlias = Aggregates  # noqa: Y015
 
 @_typing.final
 class Feedback(_message.Message):
-    """From a provider or the Cloud to a sources process, whose clusters own the jobs."""
+    """From a provider or the Cloud to a sources process, whose clusters own the jobs. The time at which a
+    job is finished may lie in the future: a Fog provider sends it in the window in which the job arrives.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -187,12 +197,17 @@ class Feedback(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     RESULTS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
+    PADDING_FIELD_NUMBER: _builtins.int
     episode: _builtins.int
     sequence: _builtins.int
     more: _builtins.bool
     """It does not close the flush yet: there was too much for one message."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___Result]: ...
+    @_builtins.property
+    def padding(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Zeros. They make the size of the message depend on the number of jobs that arrived alone."""
+
     def __init__(
         self,
         *,
@@ -200,10 +215,11 @@ class Feedback(_message.Message):
         sequence: _builtins.int = ...,
         results: _abc.Iterable[Global___Result] | None = ...,
         more: _builtins.bool = ...,
+        padding: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["episode", b"episode", "more", b"more", "results", b"results", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["episode", b"episode", "more", b"more", "padding", b"padding", "results", b"results", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

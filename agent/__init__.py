@@ -1,1 +1,0 @@
-"""The central agent: what it may see, how it decides, and the policies it can run."""

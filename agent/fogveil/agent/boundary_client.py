@@ -1,0 +1,167 @@
+"""The agent's gRPC client at the boundary: the providers' counts, window by window."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from grpc import aio
+
+from fogveil.agent.policy import AgentView, Level, Load
+from fogveil.core.errors import InfrastructureError, LostError, MisbehaviourError
+from fogveil.protocol.channels import REFUSALS, dial
+from fogveil.protocol.identity import CLOUD, PROVIDER, Identity
+from fogveil.protocol.message_order import PATIENCE
+from fogveil.protocol.recording import Recording
+from fogveil.protocol.settings import Settings
+from fogveil.v1.boundary_pb2 import WatchRequest
+from fogveil.v1.boundary_pb2_grpc import QueueServiceStub
+from fogveil.v1.full_pb2 import LookRequest
+from fogveil.v1.full_pb2_grpc import ResourcesServiceStub
+from fogveil.v1.total_pb2 import TotalServiceWatchRequest
+from fogveil.v1.total_pb2_grpc import TotalServiceStub
+from fogveil.v1.workload_pb2 import Workload
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds in which a provider must answer the first call."""
+
+CLOCK_FIRST = 1.0
+"""Seconds in which the clock may report why a provider left: mostly because the run is over."""
+
+
+class BoundaryClient:
+    """Receives the streams of all watched providers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        view: AgentView,
+        addresses: Mapping[str, str],
+        recording: Recording | None,
+    ) -> None:
+        self._settings, self._cloud = settings, view.cloud
+        self._categories = len(view.categories)
+        self._masked = view.disclosed is Level.TOTAL
+        """Whether providers send masked shares of the total in place of counts."""
+        self._addresses, self._recording = addresses, recording
+        self._channels: dict[str, aio.Channel] = {}
+        self._counts: dict[str, deque[list[int]]] = {}
+        self._awaited: list[deque[list[int]]] = []
+        """The queues that `_complete` waits for: those of this window's providers."""
+        self._complete = asyncio.Event()
+        self._resource_calls: dict[str, Any] = {}
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._readers: list[asyncio.Task[None]] = []
+
+    async def watch(self, names: Iterable[str]) -> None:
+        """Watch these providers, unless they are watched already."""
+        await asyncio.gather(*(self._connect(name) for name in names if name not in self._counts))
+
+    async def _connect(self, name: str) -> None:
+        call = self._counts_call(self._channel(name))
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await call.initial_metadata()
+        except TimeoutError as error:
+            raise _lost(name, f"no answer within {CONNECT_TIMEOUT:g} s") from error
+        except aio.AioRpcError as error:
+            raise _lost(name, error.details()) from error
+        self._counts[name] = deque()
+        self._readers.append(asyncio.ensure_future(self._read(name, call)))
+
+    def _counts_call(self, channel: aio.Channel) -> Any:
+        if self._masked:
+            return TotalServiceStub(channel).Watch(TotalServiceWatchRequest())
+        return QueueServiceStub(channel).Watch(WatchRequest())
+
+    def _channel(self, name: str) -> aio.Channel:
+        if name not in self._channels:
+            role = CLOUD if name == self._cloud else PROVIDER
+            peer = Identity(self._settings.run, role, name)
+            address = self._addresses[name]
+            self._channels[name] = dial(self._settings, address, peer, self._recording)
+        return self._channels[name]
+
+    async def _read(self, name: str, call: Any) -> None:
+        received = self._counts[name]
+        try:
+            while (response := await call.read()) is not aio.EOF:
+                received.append((response.shares if self._masked else response.counts)[:])
+                if len(received) == 1 and all(self._awaited):
+                    self._complete.set()
+        except aio.AioRpcError as error:
+            refusal = error.details() if error.code() in REFUSALS else None
+            self._fail(_lost(name, refusal))
+        else:
+            self._fail(_lost(name))
+
+    def _fail(self, error: InfrastructureError) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def lost(self) -> None:
+        """Raise when a watched provider is lost and the clock does not soon report why."""
+        try:
+            await self._failure
+        except InfrastructureError:
+            await asyncio.sleep(CLOCK_FIRST)
+            raise
+
+    async def window(self, names: tuple[str, ...], size: int) -> list[tuple[int, ...]]:
+        """Return the counts of the next window: a row per instant, one count per named provider."""
+        queues = [self._counts[name] for name in names]
+        if not all(queues):
+            self._complete.clear()
+            self._awaited = queues
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self._complete.wait()
+            except TimeoutError:
+                late = next(name for name in names if not self._counts[name])
+                sentence = f"waited {PATIENCE:g} s for the count of {late}"
+                raise LostError(late, sentence) from None
+        columns = [queue.popleft() for queue in queues]
+        for name, column in zip(names, columns, strict=True):
+            if len(column) != size:
+                sentence = f"{name} disclosed {len(column)} counts in a window of {size} decisions"
+                raise MisbehaviourError(name, sentence)
+        return list(zip(*columns, strict=True))
+
+    async def load(self, names: tuple[str, ...], workload: Workload) -> Load:
+        """Return what level `full` discloses for this workload."""
+        demand = workload.demand if workload.HasField("demand") else None
+        request = LookRequest(job=workload.job, category=workload.category, demand=demand)
+        answers = await asyncio.gather(*(self._resources(name, request) for name in names))
+        resources = [answer.resources for answer in answers]
+        for name, each in zip(names, resources, strict=True):
+            if len(each.expected) != self._categories:
+                sentence = f"{name} disclosed {len(each.expected)} service times of categories"
+                raise MisbehaviourError(name, f"{sentence}, of which there are {self._categories}")
+        return Load(
+            tuple(each.ipt for each in resources),
+            tuple(each.ram for each in resources),
+            tuple(zip(*(each.expected for each in resources), strict=True)),
+            tuple(answer.backlog for answer in answers),
+            tuple(answer.service for answer in answers),
+        )
+
+    async def _resources(self, name: str, request: LookRequest) -> Any:
+        if name not in self._resource_calls:
+            self._resource_calls[name] = ResourcesServiceStub(self._channel(name)).Look()
+        call = self._resource_calls[name]
+        try:
+            await call.write(request)
+            answer = await call.read()
+        except aio.AioRpcError as error:
+            raise _lost(name, error.details()) from error
+        except asyncio.InvalidStateError:  # the call has ended
+            answer = aio.EOF
+        if answer is aio.EOF:
+            raise _lost(name)
+        return answer
+
+
+def _lost(name: str, why: str | None = None) -> LostError:
+    return LostError(name, f"{name} was lost" + (f": {why}" if why else ""))

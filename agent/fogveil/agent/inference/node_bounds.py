@@ -1,0 +1,164 @@
+"""Strict bounds of when each own job starts and finishes at a node, from the counts."""
+
+from __future__ import annotations
+
+from bisect import insort
+from math import inf
+from typing import NamedTuple
+
+from fogveil.agent.inference.own_job import OwnJob
+from fogveil.agent.inference.service_bounds import ROUNDING, Contradiction
+from fogveil.core.disclosure import CountKind
+
+KEPT = 6
+"""Departed jobs that are revisited when better bounds of service are known."""
+
+
+class Bounds(NamedTuple):
+    """Bounds of one node's service times that its jobs imply, per category."""
+
+    low: list[float]
+    high: list[float]
+
+
+class BoundedJob(OwnJob):
+    """An own job with bounds of its start and its finish."""
+
+    __slots__ = ("finish_high", "finish_low", "start_high", "start_low")
+
+    def __init__(self, arrival: float, job: int, category: int) -> None:
+        super().__init__(arrival, job, category)
+        self.reset()
+
+    def reset(self) -> None:
+        """Reset to what is known without any model."""
+        self.start_low = self.finish_low = self.arrival
+        self.start_high = self.finish_high = inf
+
+    def check(self) -> None:
+        """Raise if an interval is empty by more than rounding."""
+        if self.start_low > self.start_high + ROUNDING * (1 + abs(self.start_high)):
+            raise Contradiction
+        if self.finish_low > self.finish_high + ROUNDING * (1 + abs(self.finish_high)):
+            raise Contradiction
+
+
+class NodeBounds:
+    """Brackets the starts (waiting) or finishes (in-system) of own jobs between two counts.
+
+    Then start = max(arrival, finish of the one before) and finish = start + service propagate the
+    brackets forward and backward along the queue.
+    """
+
+    def __init__(self, kind: CountKind) -> None:
+        self._waiting = kind is CountKind.WAITING
+        self.jobs: list[BoundedJob] = []
+        """In order of arrival, those in transit last."""
+        self._arrived = 0
+        self._departed = 0
+        """Jobs that have left the count: finished, or started for a waiting count."""
+        self._free_low = self._free_high = -inf
+        """Bounds of the finish of the job before the first."""
+        self._now = -inf
+
+    def place(self, arrival: float, job: int, category: int) -> None:
+        """Add a job placed on this node."""
+        insort(self.jobs, BoundedJob(arrival, job, category))
+
+    def observe(self, now: float, count: int, known_low: list[float]) -> bool:
+        """Update the brackets by a count; return whether `propagate` may tighten any bound."""
+        jobs, before = self.jobs, self._now
+        arrived = self._arrived
+        while arrived < len(jobs) and jobs[arrived].arrival <= now:
+            arrived += 1
+        departed = arrived - count
+        if not self._departed <= departed <= arrived:
+            raise Contradiction
+        informative = departed > self._departed
+        for job in jobs[self._departed : departed]:
+            if self._waiting:
+                job.start_low = max(job.start_low, before)
+                job.start_high = min(job.start_high, now)
+            else:
+                job.finish_low = max(job.finish_low, before)
+                job.finish_high = min(job.finish_high, now)
+        self._arrived, self._departed, self._now = arrived, departed, now
+        if departed < arrived:
+            informative |= self._outlasts(known_low)
+        if departed > KEPT + KEPT // 2:
+            self._drop(departed - KEPT)
+        return informative
+
+    def propagate(self, low: list[float], high: list[float]) -> Bounds:
+        """Tighten the jobs' bounds by those of service; return the bounds of service they imply."""
+        known = self.jobs[: min(self._departed + 1, self._arrived)]
+        self._sweep_forward(known, low, high)
+        return self._sweep_backward(known, low, high)
+
+    def restart(self) -> None:
+        """Keep the jobs that may still be there and what the last count implies; drop the rest."""
+        finished = self._departed - 1 if self._waiting else self._departed
+        if finished > 0:
+            self._drop(finished)
+            self._free_low, self._free_high = -inf, self._now
+        for job in self.jobs:
+            job.reset()
+        if self._waiting and self._departed:
+            self.jobs[0].start_high = self._now
+
+    def _sweep_forward(self, jobs: list[BoundedJob], low: list[float], high: list[float]) -> None:
+        free_low, free_high = self._free_low, self._free_high
+        for job in jobs:
+            job.start_low = max(job.start_low, free_low)
+            free_high = max(free_high, job.arrival)
+            job.start_high = min(job.start_high, free_high)
+            free_low = job.start_low + low[job.category]
+            job.finish_low = max(job.finish_low, free_low)
+            free_high = job.start_high + high[job.category]
+            job.finish_high = min(job.finish_high, free_high)
+            free_low, free_high = job.finish_low, job.finish_high
+
+    def _sweep_backward(
+        self, jobs: list[BoundedJob], low: list[float], high: list[float]
+    ) -> Bounds:
+        bounds = Bounds(low.copy(), high.copy())
+        next_low, next_high = -inf, inf
+        for job in reversed(jobs):
+            category = job.category
+            job.finish_low = max(job.finish_low, next_low)
+            job.finish_high = min(job.finish_high, next_high)
+            next_low = job.finish_low - high[category]
+            job.start_low = max(job.start_low, next_low)
+            next_high = job.finish_high - low[category]
+            job.start_high = min(job.start_high, next_high)
+            if job.start_low > job.start_high or job.finish_low > job.finish_high:
+                job.check()
+            shortest, longest = job.finish_low - job.start_high, job.finish_high - job.start_low
+            bounds.low[category] = max(bounds.low[category], shortest)
+            bounds.high[category] = min(bounds.high[category], longest)
+            # Only a job that had to wait bounds from below when the one before it finished.
+            waited = job.start_low > job.arrival + ROUNDING * (1 + abs(job.arrival))
+            next_low = job.start_low if waited else -inf
+            next_high = job.start_high
+        return bounds
+
+    def _outlasts(self, known_low: list[float]) -> bool:
+        """Bound the job in service from below; return whether it outlasts its known bounds."""
+        if self._waiting:
+            self.jobs[self._departed].start_low = self._now
+            if not self._departed:
+                return False
+            job = self.jobs[self._departed - 1]
+        else:
+            job = self.jobs[self._departed]
+            free = self.jobs[self._departed - 1].finish_high if self._departed else self._free_high
+            job.start_high = min(job.start_high, max(job.arrival, free))
+        job.finish_low = max(job.finish_low, self._now)
+        return self._now - job.start_high > known_low[job.category]
+
+    def _drop(self, jobs: int) -> None:
+        last = self.jobs[jobs - 1]
+        self._free_low, self._free_high = last.finish_low, last.finish_high
+        del self.jobs[:jobs]
+        self._arrived -= jobs
+        self._departed -= jobs

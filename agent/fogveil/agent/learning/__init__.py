@@ -1,0 +1,1 @@
+"""The learning agents: hyper-parameters, replay, networks, double Q-learning, checkpoints."""

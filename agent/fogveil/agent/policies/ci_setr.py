@@ -1,0 +1,32 @@
+"""Count-inferred shortest total response: the oracle's rule on what counts reveal."""
+
+from __future__ import annotations
+
+from fogveil.agent.inference.fog_belief import FogBelief
+from fogveil.agent.policy import Level, Observation, Policy
+
+
+class CountInferredResponse(Policy):
+    """Infer speeds and backlogs from the counts, then choose as the greedy oracle does.
+
+    It uses counts, public latencies and its own placements, and that a node is a FIFO with one
+    server; it knows neither speeds nor work. An uncertain service time is taken to be one standard
+    deviation shorter than expected, so every node is tried as long as that may pay.
+    """
+
+    needs = Level.COUNT
+
+    def reset(self) -> None:
+        """Begin with no knowledge of any node."""
+        self.belief = FogBelief(self.view)
+
+    def place(self, observation: Observation) -> int:
+        """Return the node of the shortest total response, uncertain times taken optimistically."""
+        assert observation.counts is not None
+        self.belief.observe(observation.time, observation.counts)
+        responses = self.belief.responses(
+            observation.job, observation.cluster, observation.category
+        )
+        best = responses.index(min(responses))
+        self.belief.placed(best, observation.job, observation.cluster, observation.category)
+        return best

@@ -1,0 +1,28 @@
+"""The shipped veil agent: trained at β = 100, one file per kind of count."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from fogveil.agent.learning.actor import Layers
+from fogveil.agent.learning.checkpoint import read_checkpoint
+from fogveil.agent.learning.registry import layers_of
+from fogveil.agent.learning.veil import VeilActor
+from fogveil.agent.policy import AgentView
+from fogveil.core.disclosure import CountKind
+
+TRAINED = Path(__file__).parent.parent / "trained"
+
+
+class ShippedVeil(VeilActor):
+    """Place by the learned marginal delay, inferred from counts."""
+
+    def __init__(self, view: AgentView) -> None:
+        super().__init__(view, _layers(view.count))
+
+
+@lru_cache  # read once, while the agent's process may still read the package's files
+def _layers(count: CountKind) -> Layers:
+    file = TRAINED / f"veil-{count}.npz"
+    return layers_of(file, read_checkpoint(file))

@@ -1,0 +1,175 @@
+"""The agent's process: workloads and counts in, placements out; in training it also learns."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+import fogveil.agent.policies as policies
+from fogveil.agent.boundary_client import BoundaryClient
+from fogveil.agent.episode import Episode
+from fogveil.agent.inbox import Inbox
+from fogveil.agent.policy import Policy
+from fogveil.agent.settings import AgentSettings
+from fogveil.agent.training_host import TrainingHost, preload
+from fogveil.broker.client import BrokerClient
+from fogveil.broker.topics import Topics
+from fogveil.core.randomness import drawn
+from fogveil.protocol.clock_client import ClockClient, join_clock
+from fogveil.protocol.message_order import ArrivalCounter, OrderedInbox, parse_message
+from fogveil.protocol.participant import dispatch_messages, first_of, report
+from fogveil.v1.clock_pb2 import AgentDone, Begin, Grant, JoinRequest
+from fogveil.v1.workload_pb2 import Workloads
+
+log = logging.getLogger("agent")
+
+REPORT_PERIOD = 0.25
+"""Seconds between two reports of progress."""
+
+
+async def serve(settings: AgentSettings) -> None:
+    """Place workloads as the central agent of a federated testbed until the run ends."""
+    process = AgentProcess(settings)
+    async with (
+        join_clock(settings, process.recording) as clock,
+        BrokerClient.from_settings(settings) as relay,
+    ):
+        process.relay = relay
+        await relay.subscribe(Topics(settings.run).all_workloads)
+        await first_of(
+            process.follow(clock),
+            clock.receive(),
+            process.boundary.lost(),
+            dispatch_messages(relay, process.receive, process.recording),
+            on_loss=clock.report_loss,
+        )
+        await relay.drain()
+
+
+def prepare(settings: AgentSettings) -> None:
+    """Load our own policies before the process becomes the agent's user, and no user's code."""
+    for spec in dict.fromkeys(settings.policies):
+        if not policies.is_foreign(spec):
+            policies.load(_locate(settings, spec), settings.view)
+    if settings.training:
+        preload(settings.training)
+
+
+def _locate(settings: AgentSettings, spec: str) -> str:
+    """Return a policy's spec with the path of its file, if it has one, in the agent's folder."""
+    return spec if policies.file_of(spec) is None else str(settings.folder / spec)
+
+
+class AgentProcess:
+    """Carries messages between the transports and the episode."""
+
+    relay: BrokerClient
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        self._view = view = settings.view
+        self._topics = Topics(settings.run)
+        self._training = TrainingHost(settings, settings.training) if settings.training else None
+        self._now = 0.0
+        self.recording = settings.recording(lambda: self._now)
+        self.boundary = BoundaryClient(settings, view, settings.providers, self.recording)
+        self._inbox = Inbox(view, settings.emissions)
+        self._workloads = {name: OrderedInbox(name) for name in settings.sources}
+        self._emitted = {name: ArrivalCounter("workload", name) for name in settings.sources}
+        self._decisions = 0
+        self._last_report = 0.0
+
+    # --- MQTT ------------------------------------------------------------------------------------
+
+    def receive(self, topic: str, payload: bytes) -> None:
+        """Put a message's workloads into the inbox."""
+        sender = self._topics.sender(topic)
+        if sender not in self._workloads:
+            log.warning("dropped a message to %s: its sender emits no workloads", topic)
+            return
+        message = parse_message(Workloads, payload, sender)
+        if message is None:
+            return
+        for due in self._workloads[sender].take(message.episode, message.sequence, message):
+            self._emitted[sender].add(self._inbox.add(sender, due.workloads))
+
+    # --- the clock's orders ----------------------------------------------------------------------
+
+    async def follow(self, clock: ClockClient) -> None:
+        """Carry out the clock's orders until the run ends."""
+        episode: Episode | None = None
+        try:
+            async for order in clock.orders():
+                if order.WhichOneof("kind") == "begin":
+                    if episode:
+                        episode.close()
+                    episode = self._begin(order.begin)
+                    await self.boundary.watch(episode.watched)
+                    clock.send(agent_ready=episode.ready)
+                    continue
+                assert episode is not None, "the clock begins an episode before it grants time"
+                if order.grant.last:
+                    await episode.catch_up()
+                    clock.send(agent_done=AgentDone(enough=self._end(episode)))
+                else:
+                    done = AgentDone(placed=await self._decide(episode, order.grant))
+                    await clock.send_now(JoinRequest(agent_done=done))
+                    episode.flush()
+                    self._report_status(episode)
+        finally:
+            if episode:
+                episode.close()
+            if self.recording:
+                self.recording.close()
+
+    def _begin(self, begin: Begin) -> Episode:
+        self._inbox.reset()
+        for name, inbox in self._workloads.items():
+            inbox.begin(begin.episode)
+            self._emitted[name].reset()
+        policy = self._policy(begin)
+        return Episode(
+            begin.episode,
+            self._view,
+            policy,
+            self.boundary,
+            self._settings.folder,
+            window=self._settings.window,
+            training_limits=self._training.agent.ahead_limits() if self._training else None,
+        )
+
+    def _policy(self, begin: Begin) -> Policy:
+        if self._training:
+            self._training.begin()
+            return self._training.agent
+        # A run's chance is that of its draw, as in the embedded engine.
+        view = replace(self._view, seed=drawn(self._view.seed, begin.draw))
+        return policies.load(_locate(self._settings, self._settings.policies[begin.episode]), view)
+
+    async def _decide(self, episode: Episode, grant: Grant) -> list[int]:
+        """Decide a window, publish its placements and return how many each provider gets."""
+        self._now = grant.until
+        for counter, expected in zip(self._emitted.values(), grant.expect, strict=True):
+            await counter.wait_for(expected)
+        announced = dict(zip(self._emitted, grant.expect, strict=True))
+        workloads = self._inbox.take(grant.observe_at[:], grant.until, announced)
+        placed = [0] * len(self._view.nodes)
+        for node, message in (await episode.decide(workloads)).items():
+            placed[node] = len(message.placements)
+            topic = self._topics.placement(self._view.nodes[node])
+            self.relay.publish(topic, message.SerializeToString())
+        self._decisions += len(workloads)
+        return placed
+
+    def _end(self, episode: Episode) -> bool:
+        """Close the episode; return whether the agent needs no further one."""
+        episode.close()
+        self._report_status(episode, now=True)
+        return self._training.end() if self._training else False
+
+    def _report_status(self, episode: Episode, *, now: bool = False) -> None:
+        if now or time.monotonic() - self._last_report > REPORT_PERIOD:
+            self._last_report = time.monotonic()
+            progress = self._training.status() if self._training else {}
+            report(agent={"decisions": self._decisions, "queued": episode.queued, **progress})

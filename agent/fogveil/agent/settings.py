@@ -1,0 +1,37 @@
+"""The agent's configuration: the public facts, the providers' addresses, what to run or train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fogveil.agent.inbox import EmissionRules
+from fogveil.agent.policy import AgentView
+from fogveil.protocol.settings import Settings
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """An agent to train in place of policies to run."""
+
+    agent: str
+    hyperparameters: dict[str, Any]
+    every: int
+    """Episodes between checkpoints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings(Settings):
+    """The agent's configuration: no fact about a provider but its name and address."""
+
+    view: AgentView
+    providers: dict[str, str]
+    """Where each provider's boundary is, as host:port."""
+    sources: tuple[str, ...]
+    """The sources processes, which publish workloads."""
+    emissions: EmissionRules
+    policies: tuple[str, ...]
+    """The policy of each episode, by name or by its file in the agent's folder."""
+    training: TrainingSettings | None
+    window: int
+    """Decisions per window; 1 is lockstep, 0 lets the policy's nature decide."""

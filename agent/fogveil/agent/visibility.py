@@ -1,0 +1,69 @@
+"""What a disclosure level permits: the one place where disclosures become an observation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fogveil.agent.policy import Load, Observation, Policy
+from fogveil.core.disclosure import Level
+
+Emission = tuple[float, int, int, int]
+"""The public facts of a decision: (time, job, cluster, category)."""
+
+
+class Disclosed(NamedTuple):
+    """What the providers disclosed at one decision instant: arguments of `observation`."""
+
+    counts: tuple[int, ...] = ()
+    """Queued jobs per Fog node."""
+    cloud_count: int | None = None
+    """Queued jobs at the Cloud, where it was asked for."""
+    total: int | None = None
+    """The sum of all counts, where nothing else is disclosed."""
+    load: Load | None = None
+
+
+class Visibility:
+    """What a policy observes: one level, with or without the Cloud's count.
+
+    >>> emission = (1.5, 7, 0, 1)
+    >>> Visibility(Level.TOTAL).observation(emission, counts=(2, 0, 4), cloud_count=1).total
+    7
+    >>> Visibility(Level.NONE).observation(emission, counts=(2, 0, 4))[4:]
+    (None, None, None, None)
+    """
+
+    def __init__(self, level: Level, *, watches_cloud: bool = False) -> None:
+        self.level = level
+        self._shows_counts = level >= Level.COUNT
+        self._shows_cloud = self._shows_counts and watches_cloud
+        self._shows_total = level is Level.TOTAL
+        self._shows_load = level is Level.FULL
+        self.needs_cloud = self._shows_cloud or self._shows_total
+        """Whether the Cloud must disclose its count: to be observed, or as part of the total."""
+
+    @classmethod
+    def of(cls, policy: Policy) -> Visibility:
+        """Return what the policy's class declares: an instance may have changed since its check."""
+        return cls(type(policy).needs, watches_cloud=type(policy).watches_cloud)
+
+    def observation(
+        self,
+        emission: Emission,
+        counts: tuple[int, ...] = (),
+        cloud_count: int | None = None,
+        total: int | None = None,
+        load: Load | None = None,
+    ) -> Observation:
+        """Return the decision with what the level permits of what was disclosed."""
+        if self._shows_counts:
+            cloud_count = cloud_count if self._shows_cloud else None
+            return Observation(
+                *emission, counts, cloud_count, None, load if self._shows_load else None
+            )
+        if self._shows_total:
+            if total is None:
+                assert cloud_count is not None
+                total = sum(counts) + cloud_count
+            return Observation(*emission, None, None, total)
+        return Observation(*emission)

@@ -1,1 +1,0 @@
-"""How agents learn: hyper-parameters, replay, networks, double Q-learning, checkpoints."""

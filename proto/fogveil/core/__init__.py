@@ -1,0 +1,1 @@
+"""What every part of fogveil shares and depends on nothing: errors, levels, keyed randomness."""

@@ -1,0 +1,3 @@
+"""The version of fogveil."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,171 @@
+"""Messages in the order they were sent: duplicates are dropped, gaps are waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from fogveil.core.errors import LostError
+
+log = logging.getLogger("fogveil")
+
+PATIENCE = 30.0
+"""Seconds to wait for what was announced; a broken connection is noticed much sooner."""
+NO_EPISODE = -1
+MOST_EARLY = 1024
+"""Messages that are kept until those before them arrive."""
+CHUNK = 16384
+"""Workloads, jobs or results per message at most: far below what a broker relays."""
+
+
+MOST_DROPPED = 10_000
+"""Messages of one sender that are dropped in an episode: an honest one sends none that is."""
+MOST_EARLY_BYTES = 64 * 2**20
+"""Bytes of one sender's messages that are kept until those before them arrive."""
+
+_dropped: Counter[str] = Counter()
+"""Messages that this process has dropped, by sender."""
+
+
+def _drop(sender: str, layout: str, *values: object) -> None:
+    """Log that a message was dropped; LostError where a sender does not stop."""
+    _dropped[sender] += 1
+    if _dropped[sender] > MOST_DROPPED:
+        raise LostError(
+            sender,
+            f"{sender} sent more than {MOST_DROPPED:,} messages that are malformed, repeated or "
+            "out of order",
+        )
+    log.warning(layout, *values)
+
+
+class OrderedInbox:
+    """Restores the order of one sender's messages within an episode.
+
+    Sequence numbers start at 1. Protobuf reads a missing number as 0, so bytes that parse by
+    accident never take the place of a message.
+
+    >>> inbox = OrderedInbox("agent")
+    >>> inbox.begin(episode=1)
+    >>> inbox.take(1, 2, "second"), inbox.take(1, 1, "first"), inbox.take(1, 2, "again")
+    ([], ['first', 'second'], [])
+    """
+
+    def __init__(self, sender: str) -> None:
+        self.sender = sender
+        self.begin(NO_EPISODE)
+
+    def begin(self, episode: int) -> None:
+        """Expect the first message of an episode."""
+        self._episode = episode
+        self._next = 1
+        self._early: dict[int, Any] = {}
+        self._early_bytes = 0
+        _dropped.pop(self.sender, None)
+
+    @property
+    def taken(self) -> int:
+        """How many messages have arrived in order, without a gap."""
+        return self._next - 1
+
+    def take(self, episode: int, sequence: int, message: Any) -> list[Any]:
+        """Take a message; return those that are due now, in order."""
+        reason = self._drop_reason(episode, sequence)
+        if reason:
+            _drop(
+                self.sender,
+                "dropped message %d of episode %d from %s: %s",
+                *(sequence, episode, self.sender, reason),
+            )
+            return []
+        if sequence != self._next and isinstance(message, Message):
+            self._early_bytes += message.ByteSize()
+            if self._early_bytes > MOST_EARLY_BYTES:
+                raise LostError(
+                    self.sender,
+                    f"{self.sender} sent {self._early_bytes:,} bytes after message {self._next}, "
+                    "which is missing",
+                )
+        self._early[sequence] = message
+        due = []
+        while self._next in self._early:
+            due.append(self._early.pop(self._next))
+            self._next += 1
+        if not self._early:
+            self._early_bytes = 0
+        return due
+
+    def _drop_reason(self, episode: int, sequence: int) -> str | None:
+        if self._episode == NO_EPISODE:
+            return "no episode has begun"
+        if episode != self._episode:
+            return f"this is episode {self._episode}"
+        if sequence < self._next or sequence in self._early:
+            return "it is a duplicate"
+        if sequence >= self._next + MOST_EARLY:
+            return f"message {self._next} is still missing"
+        return None
+
+
+class ArrivalCounter:
+    """Counts arrivals, and lets one task wait for a number of them."""
+
+    def __init__(self, what: str, sender: str) -> None:
+        self._what, self._sender = what, sender
+        self._awaited = 0
+        self._reached = asyncio.Event()
+        self.count = 0
+
+    def reset(self) -> None:
+        """Start again from zero."""
+        self.count = 0
+
+    def add(self, number: int) -> None:
+        """Count arrivals."""
+        self.count += number
+        if self.count >= self._awaited:
+            self._reached.set()
+
+    async def wait_for(self, number: int, patience: float = PATIENCE) -> None:
+        """Wait until so many have arrived in all; LostError if that takes too long."""
+        if self.count >= number:
+            return
+        self._awaited = number
+        self._reached.clear()
+        try:
+            async with asyncio.timeout(patience):
+                await self._reached.wait()
+        except TimeoutError:
+            raise LostError(
+                self._sender,
+                f"waited {patience:g} s for {self._what} {number} from {self._sender} "
+                f"and got {self.count}",
+            ) from None
+
+
+Items = TypeVar("Items", list[Any], range)
+
+
+def chunks(items: Items) -> Iterator[tuple[Items, bool]]:
+    """Cut items into message-sized chunks, each with whether more follow; one even if empty."""
+    for start in range(0, max(len(items), 1), CHUNK):
+        yield items[start : start + CHUNK], start + CHUNK < len(items)
+
+
+M = TypeVar("M", bound=Message)
+
+
+def parse_message(kind: type[M], payload: bytes, sender: str) -> M | None:
+    """Parse a message; bytes that are none are logged and dropped, and the run goes on."""
+    message = kind()
+    try:
+        message.ParseFromString(payload)
+    except DecodeError:
+        _drop(sender, "dropped %d bytes from %s: not a %s", len(payload), sender, kind.__name__)
+        return None
+    return message

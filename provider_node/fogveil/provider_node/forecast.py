@@ -1,0 +1,46 @@
+"""When jobs will finish that are served in order of arrival: known as soon as they have arrived."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush, heapreplace
+
+from fogveil.provider_node.node import Served, ServiceTime
+
+
+class FinishForecast:
+    """Foretells what a `Node` will do that serves first come, first served.
+
+    A job's finish follows from the jobs that arrived before it, so it is known, to the last bit,
+    at the end of the window in which the job arrives.
+
+    >>> forecast = FinishForecast(lambda job, category: 4.0)
+    >>> forecast.accept(job=1, category=0, arrival=1.0)
+    >>> forecast.accept(job=2, category=0, arrival=2.0)
+    >>> forecast.advance(until=3.0)
+    [(1, 0, 1.0, 1.0, 5.0), (2, 0, 2.0, 5.0, 9.0)]
+    """
+
+    def __init__(self, service_time: ServiceTime, servers: int = 1) -> None:
+        self._service_time = service_time
+        self._underway: list[tuple[float, int, int]] = []
+        self._free_at = [0.0] * servers
+        """A heap of the times at which each server has done all that has arrived."""
+
+    def accept(self, job: int, category: int, arrival: float) -> None:
+        """Take a job that will arrive at the given time."""
+        heappush(self._underway, (arrival, job, category))
+
+    def advance(self, until: float) -> list[Served]:
+        """Return the jobs that arrive up to and including `until`, in that order.
+
+        A job whose finish is infinite, as no real one's is, will never be served.
+        """
+        underway, free_at = self._underway, self._free_at
+        arrived: list[Served] = []
+        while underway and underway[0][0] <= until:
+            arrival, job, category = heappop(underway)
+            started = max(arrival, free_at[0])
+            finished = started + self._service_time(job, category)
+            heapreplace(free_at, finished)
+            arrived.append((job, category, arrival, started, finished))
+        return arrived

@@ -1,0 +1,219 @@
+"""The provider's process: one port with one service; everything else it dials out to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from contextlib import suppress
+from functools import partial
+
+from grpc import aio
+
+from fogveil.broker.client import BrokerClient
+from fogveil.broker.topics import Topics
+from fogveil.core.disclosure import Level
+from fogveil.protocol.channels import start_server
+from fogveil.protocol.clock_client import ClockClient, join_clock
+from fogveil.protocol.identity import AGENT
+from fogveil.protocol.message_order import ArrivalCounter, OrderedInbox, parse_message
+from fogveil.protocol.participant import dispatch_messages, first_of, report
+from fogveil.protocol.reflection import serve_reflection
+from fogveil.provider_node.boundary import QueueBoundary, ResourcesBoundary, TotalBoundary
+from fogveil.provider_node.core import ProviderCore, WindowOutput
+from fogveil.provider_node.journal import Journal
+from fogveil.provider_node.secure_sum import SecureSum
+from fogveil.provider_node.settings import ProviderSettings
+from fogveil.v1.boundary_pb2_grpc import add_QueueServiceServicer_to_server
+from fogveil.v1.clock_pb2 import Begin, Grant, JoinResponse, ProviderDone, ProviderReady
+from fogveil.v1.full_pb2_grpc import add_ResourcesServiceServicer_to_server
+from fogveil.v1.total_pb2_grpc import add_TotalServiceServicer_to_server
+from fogveil.v1.workload_pb2 import Aggregates, Placements
+
+log = logging.getLogger("provider_node")
+
+SERVED = {
+    Level.TOTAL: ("fogveil.v1.TotalService",),
+    Level.COUNT: ("fogveil.v1.QueueService",),
+    Level.FULL: ("fogveil.v1.QueueService", "fogveil.v1.ResourcesService"),
+}
+"""What server reflection lists to the auditor."""
+
+
+async def serve(settings: ProviderSettings) -> None:
+    """Serve as one Fog provider, or as the Cloud, in a federated testbed."""
+    process = ProviderProcess(settings)
+    await process.open_port()
+    async with (
+        join_clock(settings, process.recording) as clock,
+        BrokerClient.from_settings(settings) as relay,
+    ):
+        process.relay = relay
+        await relay.subscribe(*process.subscriptions())
+        process.announce_key()
+        await first_of(
+            process.follow(clock),
+            clock.receive(process.try_window_now),
+            dispatch_messages(relay, process.receive, process.recording),
+            on_loss=clock.report_loss,
+        )
+        await relay.drain()
+
+
+class ProviderProcess:
+    """Connects gRPC and MQTT to `ProviderCore`."""
+
+    relay: BrokerClient
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        self._settings = settings
+        self._config = config = settings.provider
+        self._topics = Topics(settings.run)
+        self._core = ProviderCore(config, settings.owners, pads=settings.pads)
+        self._secure_sum = SecureSum(settings) if config.disclosure is Level.TOTAL else None
+        self._boundary = TotalBoundary(self._secure_sum) if self._secure_sum else QueueBoundary()
+        self.recording = settings.recording(lambda: self._core.now)
+        self._placements = OrderedInbox(AGENT)
+        self._placed = ArrivalCounter("placement", AGENT)
+        self._aggregates = {name: OrderedInbox(name) for name in settings.fogs}
+        self._closed = {name: ArrivalCounter("window", name) for name in settings.fogs}
+        """Windows whose aggregates have all arrived, by Fog provider."""
+        self._windows_forwarded = 0
+        self._journal: Journal | None = None
+
+    async def open_port(self) -> None:
+        """Listen, unless the level discloses nothing at all."""
+        level, services = self._config.disclosure, []
+        if level is Level.NONE:
+            report(listening=None)
+            return
+        boundary = self._boundary
+        if isinstance(boundary, TotalBoundary):
+            services.append(lambda server: add_TotalServiceServicer_to_server(boundary, server))
+        else:
+            services.append(lambda server: add_QueueServiceServicer_to_server(boundary, server))
+        if level is Level.FULL:
+            full = ResourcesBoundary(self._core)
+            services.append(lambda server: add_ResourcesServiceServicer_to_server(full, server))
+        if self._settings.secure:  # without identities the auditor is not told from the agent
+            services.append(partial(serve_reflection, SERVED[level]))
+        self._server, port = await start_server(
+            self._settings, self._settings.listen, self.recording, *services
+        )
+        report(listening=port)
+
+    def subscriptions(self) -> list[str]:
+        """Return the topic filters to subscribe to."""
+        topics, name = self._topics, self._settings.name
+        work = topics.all_aggregates if self._config.is_cloud else topics.placement(name)
+        return [work, topics.all_keys] if self._secure_sum else [work]
+
+    def announce_key(self) -> None:
+        """Publish the key of our masks, at level `total`."""
+        if self._secure_sum:
+            topic = self._topics.keys(self._settings.name)
+            self.relay.publish(topic, self._secure_sum.announcement(), retain=True)
+
+    # --- MQTT ------------------------------------------------------------------------------------
+
+    def receive(self, topic: str, payload: bytes) -> None:
+        """Handle a message: a key, placements, or (the Cloud) aggregates."""
+        sender = self._topics.sender(topic)
+        if self._secure_sum and topic == self._topics.keys(sender):
+            self._secure_sum.receive(sender, payload)
+        elif self._config.is_cloud:
+            self._receive_aggregates(topic, sender, payload)
+        else:
+            self._receive_placements(payload)
+
+    def _receive_placements(self, payload: bytes) -> None:
+        message = parse_message(Placements, payload, AGENT)
+        if message is None:
+            return
+        for due in self._placements.take(message.episode, message.sequence, message):
+            self._placed.add(self._core.accept(due.placements))
+
+    def _receive_aggregates(self, topic: str, sender: str, payload: bytes) -> None:
+        if sender not in self._aggregates:
+            log.warning("dropped a message to %s: no Fog provider publishes there", topic)
+            return
+        message = parse_message(Aggregates, payload, sender)
+        if message is None:
+            return
+        inbox = self._aggregates[sender]
+        for due in inbox.take(message.episode, message.sequence, message):
+            self._core.accept_aggregates(due, sender)
+            self._closed[sender].add(not due.more)
+
+    # --- the clock's orders ----------------------------------------------------------------------
+
+    async def follow(self, clock: ClockClient) -> None:
+        """Carry out the clock's orders until the run ends."""
+        try:
+            async for order in clock.orders():
+                if order.WhichOneof("kind") == "begin":
+                    await self._begin(order.begin)
+                    clock.send(provider_ready=ProviderReady())
+                else:
+                    await self._run_window(order.grant)
+                    if order.grant.flush:
+                        clock.send(provider_done=ProviderDone())
+        finally:
+            if self._journal:
+                self._journal.close()
+
+    async def _begin(self, begin: Begin) -> None:
+        if self._secure_sum:
+            await self._secure_sum.begin(begin.episode)
+        self._core.begin(begin.episode, begin.draw)
+        self._windows_forwarded = 0
+        for inbox in (self._placements, *self._aggregates.values()):
+            inbox.begin(begin.episode)
+        for counter in (self._placed, *self._closed.values()):
+            counter.reset()
+        if self._journal:
+            self._journal.close()
+        self._journal = Journal(self._settings.folder, begin.episode)
+
+    async def _run_window(self, grant: Grant) -> None:
+        """Wait for the jobs of a window, then go through it."""
+        if self._config.is_cloud:
+            self._windows_forwarded += grant.forward
+            for counter in self._closed.values():
+                await counter.wait_for(self._windows_forwarded)
+        else:
+            await self._placed.wait_for(grant.expect[0])
+        pending = self._process_window(grant)
+        if pending:
+            with suppress(aio.BaseError):  # the agent is lost: the clock will say so
+                await pending
+
+    def try_window_now(self, order: JoinResponse) -> Awaitable[None] | None:
+        """Go through an ordinary window at once if its placements have arrived (`FastPath`)."""
+        grant = order.grant
+        if not grant.observe_at or grant.forward or self._placed.count < grant.expect[0]:
+            return None
+        return self._process_window(grant)
+
+    def _process_window(self, grant: Grant) -> Awaitable[None] | None:
+        output = self._core.process_window(grant)
+        disclosing = self._boundary.disclose(output.counts) if output.counts else None
+        if output.served or output.aggregates or output.feedback:
+            return self._disclose_then_publish(disclosing, output)
+        return disclosing
+
+    async def _disclose_then_publish(
+        self, disclosing: Awaitable[None] | None, output: WindowOutput
+    ) -> None:
+        # Counts go first: the moment at which they arrive must not depend on other work.
+        if disclosing:
+            with suppress(aio.BaseError):  # the agent is lost: the clock will say so
+                await disclosing
+        name, topics = self._settings.name, self._topics
+        for aggregates in output.aggregates:
+            self.relay.publish(topics.aggregate(name), aggregates.SerializeToString())
+        for owner, messages in output.feedback.items():
+            for feedback in messages:
+                self.relay.publish(topics.feedback(owner, name), feedback.SerializeToString())
+        if output.served:
+            assert self._journal is not None
+            self._journal.add(output.served, output.passed_on, self._core.demands)

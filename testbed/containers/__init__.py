@@ -1,1 +1,0 @@
-"""The testbed as containers: who meets whom on which network, the engine, compose files."""

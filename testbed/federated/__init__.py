@@ -1,1 +1,0 @@
-"""The federated testbed: the clock, the sources' process, starting everything, joining records."""

@@ -1,0 +1,1 @@
+"""The clock: grants simulated time to the participants of a federated testbed."""

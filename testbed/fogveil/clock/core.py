@@ -1,0 +1,337 @@
+"""The clock's protocol as a state machine: who may advance how far in simulated time.
+
+It takes the participants' messages and returns orders, without transport. Of a run it knows the
+decision instants and how many workloads went where, and nothing that depends on a provider's
+secret. One window of decisions goes like this:
+
+    sources      granted first, run ahead, and announce their next emissions
+    providers    granted before the agent where the policy looks at counts before it decides
+                 (LOOK_BEFORE, lockstep), after it where it does not (LOOK_AFTER, pipelined)
+    agent        granted with the number of workloads to expect; it waits for the counts itself,
+                 which providers push to it
+    the Cloud    granted with the Fog providers in windows whose aggregates are forwarded
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from math import inf, isfinite
+
+from fogveil.protocol.identity import AGENT
+from fogveil.protocol.limits import LARGEST_WINDOW
+from fogveil.protocol.roster import Roster
+from fogveil.v1.clock_pb2 import (
+    LOOK_AFTER,
+    LOOK_BEFORE,
+    LOOK_NEVER,
+    AgentDone,
+    AgentReady,
+    Begin,
+    Grant,
+    JoinRequest,
+    JoinResponse,
+    SourcesDone,
+)
+
+FLUSH_EVERY = 256
+"""Decisions between two flushes, in which providers send results and confirm their progress."""
+MOST_OPEN_FLUSHES = 2
+"""Flushes that a provider may lag behind before the agent has to wait."""
+
+Order = tuple[str, JoinResponse]
+"""A receiver and its message."""
+
+
+class ProtocolError(Exception):
+    """A participant sent a message that the protocol does not allow."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name} {what}")
+        self.name = name
+
+
+class _Source:
+    """The state of one sources process."""
+
+    def __init__(self) -> None:
+        self.next: list[float] = []
+        self.complete = False
+        self.busy = True
+        """It has not yet announced its next emissions."""
+
+
+@dataclass
+class _Window:
+    instants: list[float]
+    expect: list[int]
+    """Workloads of each sources process up to the last instant."""
+
+
+class Windows:
+    """The state of one run: its episodes, and the windows of each."""
+
+    def __init__(self, roster: Roster, draws: Sequence[int] | None, first_draw: int = 1) -> None:
+        self.roster = roster
+        self._draws = draws
+        """The draw of each episode; None counts them up until the agent wants no more."""
+        self._first_draw = first_draw
+        self.episode = -1
+        self.decisions = 0
+        """In all episodes together."""
+        self.time = 0.0
+        self.finished = False
+        """The last episode is over."""
+
+    # --- messages in, orders out -----------------------------------------------------------------
+
+    def begin(self) -> list[Order]:
+        """Begin the next episode, once everybody has joined."""
+        self.episode += 1
+        self.time = 0.0
+        self._agent_finished = False
+        self._ready: AgentReady | None = None
+        self._not_ready = set(self.roster.all)
+        self._sources = {name: _Source() for name in self.roster.sources}
+        self._known_until = -inf
+        """All workloads up to here have been announced."""
+        self._instants: deque[tuple[float, str]] = deque()
+        self._published = dict.fromkeys(self.roster.sources, 0)
+        self._placed = [0] * len(self.roster.fogs)
+        self._window: _Window | None = None
+        """The window that the agent is deciding."""
+        self._opened = 0
+        self._flushed_at = 0
+        self._flushes = 0
+        self._open_flushes = dict.fromkeys((*self.roster.fogs, self.roster.cloud), 0)
+        self._agent_waits = False
+        self._ending = False
+        draws = self._draws
+        draw = self._first_draw + self.episode if draws is None else draws[self.episode]
+        begin = JoinResponse(begin=Begin(episode=self.episode, draw=draw))
+        return [(name, begin) for name in self.roster.all]
+
+    @property
+    def placed(self) -> list[int]:
+        """Workloads placed on each Fog provider in this episode."""
+        return list(self._placed)
+
+    def handle(self, name: str, message: JoinRequest) -> list[Order]:
+        """Handle a participant's message; return the orders that follow from it."""
+        kind = message.WhichOneof("kind")
+        if self.episode < 0:
+            raise ProtocolError(name, f"sent {kind} before everybody had joined")
+        if kind == "sources_done" and name in self._sources:
+            return self._sources_done(name, message.sources_done)
+        if kind == "agent_ready" and name == AGENT and self._ready is None:
+            self._check(message.agent_ready)
+            self._ready = message.agent_ready
+            return self._is_ready(name)
+        if kind == "agent_done" and name == AGENT:
+            return self._agent_done(message.agent_done)
+        if name in self._open_flushes:
+            if kind == "provider_ready" and name in self._not_ready:
+                return self._is_ready(name)
+            if kind == "provider_done" and self._open_flushes[name]:
+                self._open_flushes[name] -= 1
+                return self._continue_after_flush()
+        raise ProtocolError(name, f"sent {kind} out of turn")
+
+    # --- the beginning of an episode -------------------------------------------------------------
+
+    def _check(self, ready: AgentReady) -> None:
+        if ready.look not in (LOOK_NEVER, LOOK_BEFORE, LOOK_AFTER):
+            raise ProtocolError(AGENT, "does not declare when it looks at counts")
+        largest = 1 if ready.look == LOOK_BEFORE else LARGEST_WINDOW
+        if not 0 < ready.first_window <= largest or not 0 < ready.window <= largest:
+            raise ProtocolError(AGENT, f"asks for windows other than 1 to {largest} decisions")
+
+    def _is_ready(self, name: str) -> list[Order]:
+        self._not_ready.discard(name)
+        if self._not_ready:
+            return []
+        assert self._ready is not None
+        self._limit = self._ready.first_window
+        return [*self._grant_sources(), *self._next_window()]
+
+    # --- sources: they run ahead and wait for nobody ---------------------------------------------
+
+    def _sources_done(self, name: str, done: SourcesDone) -> list[Order]:
+        source = self._sources[name]
+        if not source.busy:
+            raise ProtocolError(name, "sent sources_done out of turn")
+        source.busy = False
+        source.next, source.complete = list(done.next), done.complete
+        if not done.complete and len(source.next) < LARGEST_WINDOW:
+            raise ProtocolError(name, "announces too few workloads")
+        if not all(isfinite(time) and time >= 0 for time in source.next):
+            raise ProtocolError(name, "announces workloads at invalid times")
+        if source.next != sorted(source.next):
+            raise ProtocolError(name, "announces workloads out of order")
+        if source.next and source.next[0] <= self._known_until:
+            raise ProtocolError(name, "announces workloads for a time that has passed")
+        if name in self._not_ready:
+            return self._is_ready(name)
+        if self._ending:
+            return self._end_if_drained()
+        orders = self._grant_sources()
+        return orders if self._window else [*orders, *self._next_window()]
+
+    def _grant_sources(self) -> list[Order]:
+        """Let sources publish up to the last instant before which all emissions are announced."""
+        sources = self._sources.values()
+        if any(source.busy for source in sources) or len(self._instants) >= LARGEST_WINDOW:
+            return []
+        until = min((s.next[-1] for s in sources if not s.complete), default=inf)
+        self._known_until = until
+        orders: list[Order] = []
+        fresh: list[tuple[float, str]] = []
+        for name, source in self._sources.items():
+            due = list(takewhile(lambda time: time <= until, source.next))
+            if not due:
+                continue
+            fresh += ((time, name) for time in due)
+            del source.next[: len(due)]
+            source.busy = True
+            orders.append((name, _grant(until=due[-1])))
+        self._instants.extend(sorted(fresh))
+        return orders
+
+    @property
+    def _all_announced(self) -> bool:
+        return all(s.complete and not s.next and not s.busy for s in self._sources.values())
+
+    # --- windows ---------------------------------------------------------------------------------
+
+    def _next_window(self) -> list[Order]:
+        """Open the next window or end the episode; no orders if something is still missing."""
+        assert self._ready is not None
+        if len(self._instants) < self._limit and not self._all_announced:
+            return []  # until sources announce more
+        if max(self._open_flushes.values()) > MOST_OPEN_FLUSHES:
+            self._agent_waits = True
+            return []
+        if not self._instants:
+            return self._end()
+        taken = [self._instants.popleft() for _ in range(min(self._limit, len(self._instants)))]
+        self._limit = self._ready.window
+        for _, name in taken:
+            self._published[name] += 1
+        until = taken[-1][0]
+        instants = [time for time, _ in taken]
+        # Workloads of one instant are ordered by job id, which the clock does not know: so the
+        # agent must have all of them.
+        expect = self._published.copy()
+        for _, name in takewhile(lambda emission: emission[0] == until, self._instants):
+            expect[name] += 1
+        self._window = _Window(instants, list(expect.values()))
+        self._opened += len(taken)
+        self.time = until
+        orders = self._grant_sources()
+        if self._ready.look == LOOK_BEFORE:
+            orders += self._grant_providers(until, instants)
+        grant = _grant(until=until, observe_at=instants, expect=self._window.expect)
+        orders.append((AGENT, grant))
+        return orders
+
+    def _agent_done(self, done: AgentDone) -> list[Order]:
+        if self._ending:
+            if AGENT not in self._not_ready:
+                raise ProtocolError(AGENT, "sent agent_done out of turn")
+            self._not_ready.discard(AGENT)
+            self._agent_finished = done.enough
+            return self._end_if_drained()
+        window = self._window
+        if window is None:
+            raise ProtocolError(AGENT, "sent agent_done out of turn")
+        if len(done.placed) != len(self._placed) or sum(done.placed) != len(window.instants):
+            raise ProtocolError(AGENT, "did not place as many workloads as it was granted")
+        self._window = None
+        self.decisions += len(window.instants)
+        self._placed = [a + b for a, b in zip(self._placed, done.placed, strict=True)]
+        assert self._ready is not None
+        orders: list[Order] = []
+        if self._ready.look == LOOK_AFTER:
+            orders += self._grant_providers(window.instants[-1], window.instants)
+        elif self._ready.look == LOOK_NEVER and self._flush_due:
+            orders += self._grant_providers(window.instants[-1], [])
+        return orders + self._next_window()
+
+    @property
+    def _flush_due(self) -> bool:
+        return self._opened - self._flushed_at >= FLUSH_EVERY
+
+    def _grant_providers(
+        self, until: float, instants: list[float], *, last: bool = False
+    ) -> list[Order]:
+        assert self._ready is not None
+        flush = last or self._flush_due
+        forward = flush or (self._ready.cloud and bool(instants))
+        orders: list[Order] = []
+        for name, placed in zip(self.roster.fogs, self._placed, strict=True):
+            grant = _grant(until, instants, [placed], forward=forward, flush=flush, last=last)
+            orders.append((name, grant))
+        if forward:
+            seen = instants if self._ready.cloud else []
+            cloud = _grant(until, seen, forward=True, flush=flush, last=last)
+            orders.append((self.roster.cloud, cloud))
+        if flush:
+            self._flushed_at = self._opened
+            self._flushes += 1
+            for name in self._open_flushes:
+                self._open_flushes[name] += 1
+        return orders
+
+    def _continue_after_flush(self) -> list[Order]:
+        if self._ending:
+            return self._end_if_drained()
+        if self._agent_waits and max(self._open_flushes.values()) <= MOST_OPEN_FLUSHES:
+            self._agent_waits = False
+            return self._next_window()
+        return []
+
+    # --- the end of an episode -------------------------------------------------------------------
+
+    def _end(self) -> list[Order]:
+        """Let the system drain: everybody finishes its work."""
+        self._ending = True
+        orders = self._grant_providers(inf, [], last=True)
+        for name in self.roster.sources:
+            self._sources[name].busy = True
+            orders.append((name, _grant(until=inf, expect=[self._flushes], last=True)))
+        self._not_ready.add(AGENT)
+        orders.append((AGENT, _grant(until=inf, last=True)))
+        return orders
+
+    def _end_if_drained(self) -> list[Order]:
+        busy = any(source.busy for source in self._sources.values())
+        if busy or self._not_ready or any(self._open_flushes.values()):
+            return []
+        last = self._agent_finished if self._draws is None else self.episode + 1 == len(self._draws)
+        if last:
+            self.finished = True
+            return []
+        return self.begin()
+
+
+def _grant(
+    until: float,
+    observe_at: Sequence[float] = (),
+    expect: Sequence[int] = (),
+    *,
+    forward: bool = False,
+    flush: bool = False,
+    last: bool = False,
+) -> JoinResponse:
+    return JoinResponse(
+        grant=Grant(
+            until=until,
+            observe_at=observe_at,
+            expect=expect,
+            forward=forward,
+            flush=flush,
+            last=last,
+        )
+    )

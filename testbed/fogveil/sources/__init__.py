@@ -1,0 +1,1 @@
+"""The sources: IoT clusters that emit workloads and take results in."""

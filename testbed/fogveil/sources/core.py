@@ -1,0 +1,124 @@
+"""The IoT clusters' sources: when which workload is emitted, whatever becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import merge
+
+from fogveil.core.randomness import KeyedErlang
+from fogveil.protocol.limits import LARGEST_WINDOW
+
+Emission = tuple[float, int, int, int]
+"""A workload is emitted: (time, job, cluster, category)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A workload per row; the row's number is the job's id."""
+
+    times: tuple[float, ...]
+    clusters: tuple[int, ...]
+    categories: tuple[int, ...]
+    demands: tuple[float, ...] | None
+    """Demand of each job as a factor of its category's instructions, where the trace gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesConfig:
+    """All that the sources are given."""
+
+    clusters: tuple[str, ...]
+    categories: tuple[str, ...]
+    kind: str
+    scale: float
+    phase: str
+    trace: Trace | None
+    horizon: float
+    seed: int
+    """The workload's seed."""
+
+
+def streams(config: SourcesConfig) -> list[Iterator[Emission]]:
+    """Return one stream of emissions per source; each ends at the horizon.
+
+    The k-th job of stream i has id k · streams + i, so ids need no agreement between processes.
+    """
+    if config.trace is not None:
+        return [_replay(config.trace, config.horizon)]
+    kinds = [
+        (cluster, category)
+        for cluster in range(len(config.clusters))
+        for category in range(len(config.categories))
+    ]
+    emit = _poisson if config.kind == "poisson" else _periodic
+    return [emit(config, number, len(kinds), *kind) for number, kind in enumerate(kinds)]
+
+
+def emissions(config: SourcesConfig, clusters: Iterable[int]) -> Iterator[Emission]:
+    """Yield what the given clusters emit, in order of time and job id."""
+    mine = frozenset(clusters)
+    return (emission for emission in merge(*streams(config)) if emission[2] in mine)
+
+
+class EmissionBuffer:
+    """Emissions, read ahead so that the next ones can be announced."""
+
+    def __init__(self, emitted: Iterator[Emission]) -> None:
+        self._emitted = emitted
+        self._next: list[Emission] = []
+        self.complete = False
+
+    def take(self, until: float) -> list[Emission]:
+        """Return what is emitted up to and including `until`; all of it was announced."""
+        due = [emission for emission in self._next if emission[0] <= until]
+        del self._next[: len(due)]
+        return due
+
+    def announce(self) -> list[float]:
+        """Return the times of the next emissions: all or none of those of one instant."""
+        known = self._next
+        while not self.complete and (len(known) <= LARGEST_WINDOW or known[-1][0] == known[-2][0]):
+            following = next(self._emitted, None)
+            if following is None:
+                self.complete = True
+            else:
+                known.append(following)
+        # The last one is held back: it shows that its predecessor's instant is complete.
+        return [emission[0] for emission in (known if self.complete else known[:-1])]
+
+
+def demand_factors(config: SourcesConfig) -> tuple[float, ...] | None:
+    """Return what each job demands, by job id, as a factor of its category's instructions.
+
+    None where every job demands what its category says.
+    """
+    return config.trace.demands if config.trace else None
+
+
+def _poisson(
+    config: SourcesConfig, first: int, step: int, cluster: int, category: int
+) -> Iterator[Emission]:
+    gap, scale, horizon = KeyedErlang(config.seed, "gap"), config.scale, config.horizon
+    job, time = first, scale * gap(first)
+    while time <= horizon:
+        yield time, job, cluster, category
+        job += step
+        time += scale * gap(job)
+
+
+def _periodic(
+    config: SourcesConfig, first: int, step: int, cluster: int, category: int
+) -> Iterator[Emission]:
+    offset = first / step if config.phase == "spread" else 0.0
+    round_ = 1
+    while (time := (round_ + offset) * config.scale) <= config.horizon:
+        yield time, first + (round_ - 1) * step, cluster, category
+        round_ += 1
+
+
+def _replay(trace: Trace, horizon: float) -> Iterator[Emission]:
+    for job, time in enumerate(trace.times):
+        if time > horizon:
+            return
+        yield time, job, trace.clusters[job], trace.categories[job]

@@ -1,0 +1,128 @@
+"""The sources' process: publishes the workloads of IoT clusters, takes in their results."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from fogveil.broker.client import BrokerClient
+from fogveil.broker.topics import Topics
+from fogveil.core.randomness import drawn
+from fogveil.protocol.clock_client import ClockClient, join_clock
+from fogveil.protocol.message_order import ArrivalCounter, OrderedInbox, chunks, parse_message
+from fogveil.protocol.participant import dispatch_messages, first_of
+from fogveil.sources.core import EmissionBuffer, demand_factors, emissions
+from fogveil.sources.expected_results import ExpectedResults
+from fogveil.sources.records import ClusterRecords
+from fogveil.sources.settings import SourcesSettings
+from fogveil.v1.clock_pb2 import Begin, Grant, SourcesDone
+from fogveil.v1.workload_pb2 import Feedback, Workload, Workloads
+
+log = logging.getLogger("sources")
+
+
+async def serve(settings: SourcesSettings) -> None:
+    """Emit the workloads of some IoT clusters in a federated testbed."""
+    process = SourcesProcess(settings)
+    async with (
+        join_clock(settings, process.recording) as clock,
+        BrokerClient.from_settings(settings) as relay,
+    ):
+        process.relay = relay
+        await relay.subscribe(Topics(settings.run).all_feedback(settings.name))
+        await first_of(
+            process.follow(clock),
+            clock.receive(),
+            dispatch_messages(relay, process.receive, process.recording),
+            on_loss=clock.report_loss,
+        )
+        await relay.drain()
+
+
+class SourcesProcess:
+    """Connects gRPC and MQTT to the clusters' sources."""
+
+    relay: BrokerClient
+
+    def __init__(self, settings: SourcesSettings) -> None:
+        self._settings = settings
+        self._config = settings.emissions
+        self._clusters = settings.clusters
+        self._demands = demand_factors(self._config)
+        self._topics = Topics(settings.run)
+        self._feedback = {name: OrderedInbox(name) for name in settings.providers}
+        self._closed = {name: ArrivalCounter("feedback", name) for name in settings.providers}
+        self._expected = ExpectedResults(settings.name, cloud=settings.providers[-1])
+        self._records: ClusterRecords | None = None
+        self._now = 0.0
+        self.recording = settings.recording(lambda: self._now)
+
+    def receive(self, topic: str, payload: bytes) -> None:
+        """Handle a message with results of jobs."""
+        sender = self._topics.sender(topic)
+        if sender not in self._feedback:
+            log.warning("dropped a message to %s: no provider publishes there", topic)
+            return
+        message = parse_message(Feedback, payload, sender)
+        if message is None:
+            return
+        for due in self._feedback[sender].take(message.episode, message.sequence, message):
+            results = [(result.job, sender, result.finished) for result in due.results]
+            for result in results:
+                self._expected.take(*result)
+            assert self._records is not None, "messages are in order within an episode"
+            self._records.received(results)
+            self._closed[sender].add(not due.more)
+
+    async def follow(self, clock: ClockClient) -> None:
+        """Carry out the clock's orders until the run ends."""
+        try:
+            async for order in clock.orders():
+                if order.WhichOneof("kind") == "begin":
+                    self._begin(order.begin)
+                else:
+                    await self._publish_window(order.grant)
+                times = self._buffer.announce()
+                clock.send(sources_done=SourcesDone(next=times, complete=self._buffer.complete))
+        finally:
+            if self._records:
+                self._records.close()
+
+    def _begin(self, begin: Begin) -> None:
+        config = replace(self._config, seed=drawn(self._config.seed, begin.draw))
+        self._buffer = EmissionBuffer(emissions(config, self._clusters))
+        self._episode = begin.episode
+        self._sequence = 0
+        self._expected.reset()
+        for name, inbox in self._feedback.items():
+            inbox.begin(begin.episode)
+            self._closed[name].reset()
+        if self._records:
+            self._records.close()
+        self._records = ClusterRecords(self._settings.folder, begin.episode)
+
+    async def _publish_window(self, grant: Grant) -> None:
+        if grant.last:
+            for counter in self._closed.values():
+                await counter.wait_for(grant.expect[0])
+            return
+        self._now = grant.until
+        due = self._buffer.take(grant.until)
+        workloads = [
+            Workload(
+                job=job,
+                cluster=cluster,
+                category=category,
+                emitted=emitted,
+                demand=self._demands[job] if self._demands else None,
+            )
+            for emitted, job, cluster, category in due
+        ]
+        self._expected.add(workloads)
+        assert self._records is not None, "the clock begins an episode before it grants time"
+        self._records.emitted(workloads)
+        topic = self._topics.workload(self._settings.name)
+        for chunk, _ in chunks(workloads):
+            self._sequence += 1
+            message = Workloads(episode=self._episode, sequence=self._sequence, workloads=chunk)
+            self.relay.publish(topic, message.SerializeToString())

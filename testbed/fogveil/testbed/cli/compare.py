@@ -1,0 +1,171 @@
+"""`fogveil compare`, `evaluate` and `figures`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fogveil.core.errors import InputError
+from fogveil.testbed.cli.options import (
+    ORACLE,
+    Disclosure,
+    Override,
+    ScenarioFile,
+    collect_overrides,
+    err,
+    out,
+    print_line,
+    progress_bar,
+)
+from fogveil.testbed.experiments.comparison import Comparison, execute, parse_numbers, prepare
+from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparison
+from fogveil.testbed.report import tables
+from fogveil.testbed.report.averages import write_tables
+from fogveil.testbed.scenario import load_scenario
+
+Rates = Annotated[
+    str | None,
+    typer.Option(help="β values separated by commas. [default: that of the scenario]"),
+]
+Horizons = Annotated[
+    str | None,
+    typer.Option(help="Horizons separated by commas. [default: that of the scenario]"),
+]
+Seeds = Annotated[
+    int, typer.Option(min=1, help="Runs of each policy, rate and horizon, on common seeds.")
+]
+
+
+def compare(
+    scenario: ScenarioFile,
+    names: Annotated[
+        str,
+        typer.Option(
+            "--policies", help="Names from `fogveil policies`, or files, separated by commas."
+        ),
+    ] = "random,round-robin,nearest,fastest,electre,p2c,jsq,ci-setr,veil,setr",
+    rates: Rates = None,
+    horizons: Horizons = None,
+    seeds: Seeds = 5,
+    reference: Annotated[
+        str, typer.Option(help="The policy that ratios refer to, paired by seed.")
+    ] = ORACLE,
+    disclosure: Disclosure = None,
+    override: Override = None,
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="For results, tables and figures.")
+    ] = Path("runs/compare"),
+) -> None:
+    """Compare policies over rates, horizons and seeds.
+
+    Runs that finished before are not repeated. Every policy receives the same workloads (common
+    random numbers) and exactly the disclosure level it needs, which the table shows; --disclosure
+    fixes one level for all and refuses policies that need more.
+    """
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    overrides = collect_overrides(override, disclosure=disclosure)
+    _compare(scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
+
+
+def _compare(
+    scenario: Path,
+    overrides: dict[str, Any],
+    chosen: list[str],
+    rates: str | None,
+    horizons: str | None,
+    seeds: int,
+    reference: str,
+    folder: Path,
+) -> None:
+    base = load_scenario(scenario, overrides)
+    if rates is not None and base.sources.kind == "trace":
+        raise InputError(
+            "--rates is for poisson or deterministic sources; this scenario replays a trace: "
+            "leave --rates out"
+        )
+    comparison = Comparison(
+        file=scenario,
+        overrides=overrides,
+        policies=tuple(dict.fromkeys(chosen)),
+        rates=(None,) if rates is None else parse_numbers(rates, "--rates"),
+        horizons=(base.horizon,) if horizons is None else parse_numbers(horizons, "--horizons"),
+        seeds=seeds,
+        out=folder,
+    )
+    if reference not in (*comparison.policies, ORACLE):
+        raise InputError(
+            f"--reference {reference}: expected one of the compared policies, "
+            f"{', '.join(comparison.policies)}"
+        )
+    done, outstanding = prepare(comparison)
+    total, finished = len(done) + len(outstanding), len(done)
+    err.print(f"{total} runs, {finished} of them done before, results in {folder}/runs")
+    try:
+        with progress_bar("{task.completed}/{task.total} runs") as progress:
+            task = progress.add_task(f"comparing on {base.name}", total=total, completed=finished)
+            for _ in execute(comparison, outstanding):
+                finished += 1
+                progress.update(task, completed=finished)
+    except KeyboardInterrupt:
+        err.print(f"stopped with {finished} of {total} runs done; the same command continues")
+        raise
+    averages = evaluate_comparison(comparison, reference)
+    for table in tables.compare_tables(averages, reference):
+        out.print(table)
+    paths = write_tables(averages, folder)
+    from fogveil.testbed.report.figures import (  # matplotlib takes a while to load
+        plot_delays,
+        plot_loops,
+    )
+
+    plot_loops(averages, folder / "loops")
+    plot_delays(averages, folder / "delays")
+    paths += [folder / "loops.png", folder / "delays.png"]
+    print_line("written: " + ", ".join(str(path) for path in paths))
+
+
+def evaluate(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(metavar="CHECKPOINT", help="The agent.npz or checkpoint.npz of a training."),
+    ],
+    scenario: ScenarioFile,
+    against: Annotated[
+        str, typer.Option(help="Policies to compare it with, separated by commas.")
+    ] = "random,jsq,setr",
+    rates: Rates = None,
+    horizons: Horizons = None,
+    seeds: Seeds = 5,
+    override: Override = None,
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="For results, tables and figures.")
+    ] = Path("runs/evaluate"),
+) -> None:
+    """Compare a trained agent with other policies.
+
+    The agent acts without exploration.
+    """
+    chosen = [str(checkpoint), *(name.strip() for name in against.split(",") if name.strip())]
+    overrides = collect_overrides(override)
+    _compare(scenario, overrides, chosen, rates, horizons, seeds, ORACLE, folder)
+
+
+def figures(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUNS…", help="Folders of comparisons, runs and trainings."),
+    ],
+    folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="For the figures.")] = Path(
+        "runs/figures"
+    ),
+) -> None:
+    """Draw the paper's figures from results.
+
+    They are: the two loops, the five delays, the distribution of workloads, the training.
+    """
+    from fogveil.testbed.report.gallery import draw_all
+
+    for path in draw_all(folders, folder):
+        print_line(f"written: {path}.png and .svg")

@@ -1,0 +1,42 @@
+"""Work of hours in a terminal: how much is done, and how long the rest will take."""
+
+from __future__ import annotations
+
+from fogveil.testbed.cli.options import err, print_line, progress_bar
+from fogveil.testbed.experiments.reproduce.execution import (
+    Outstanding,
+    Remaining,
+    Task,
+    describe_time,
+    execute_outstanding,
+)
+
+REPORTED_SHARE = 0.05
+"""Share of the work between two lines, where no terminal shows a bar."""
+
+
+def execute_with_progress(outstanding: Outstanding, processes: int, title: str) -> None:
+    """Execute all of it, showing the time that remains; after a stop the same command continues."""
+    remaining = Remaining(outstanding.seconds, processes)
+    reported = 0.0
+    try:
+        with progress_bar("{task.fields[left]} left") as progress:
+            left = describe_time(remaining.seconds)
+            bar = progress.add_task(title, total=remaining.total, left=left)
+
+            def on_done(task: Task) -> None:
+                nonlocal reported
+                remaining.finished(task)
+                left = describe_time(remaining.seconds)
+                progress.update(bar, completed=remaining.done, left=left)
+                share = remaining.done / remaining.total
+                if task.name or share >= reported + REPORTED_SHARE:
+                    reported = share
+                    done = f"trained {task.name}: " if task.name else ""
+                    if not err.is_terminal or task.name:
+                        print_line(f"{done}{share:.0%} done, about {left} left", err)
+
+            execute_outstanding(outstanding, processes, on_done)
+    except KeyboardInterrupt:
+        err.print("stopped; the same command continues")
+        raise

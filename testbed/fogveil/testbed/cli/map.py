@@ -1,0 +1,53 @@
+"""`fogveil map`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fogveil.testbed.cli.options import err, print_line
+
+
+def map_parl(
+    show_plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Print what is to be done and how long it takes."),
+    ] = False,
+    docs: Annotated[Path, typer.Option(metavar="DIR", help="For map.md and images/map.")] = Path(
+        "docs"
+    ),
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes. [default: one per core]")
+    ] = None,
+) -> None:
+    """Map where the paper's agent works, and write docs/map.md with its figure.
+
+    Trains PARL in environments that differ in latency and load, evaluates it beside other methods,
+    and changes one thing at a time to test why. Results are kept in runs/map; after a stop the same
+    command continues. Needs the packages of `pip install 'fogveil[train]'`.
+    """
+    from fogveil.agent.learning.training_state import source_commit
+    from fogveil.testbed.cli.long_work import execute_with_progress
+    from fogveil.testbed.experiments.embedded_training import check_packages
+    from fogveil.testbed.experiments.map.execution import find_outstanding
+    from fogveil.testbed.experiments.map.page import write_map
+    from fogveil.testbed.experiments.map.plan import POINTS
+    from fogveil.testbed.experiments.reproduce.execution import describe_time
+    from fogveil.testbed.experiments.worker_pool import cores
+
+    outstanding, processes = find_outstanding(), jobs or cores()
+    runs = len(outstanding.runs) + len(outstanding.later_runs)
+    print_line(
+        f"{len(POINTS)} environments: {len(outstanding.trainings)} trainings and {runs:,} runs are "
+        f"to be done, about {describe_time(outstanding.seconds / processes)} with {processes} "
+        "processes",
+        err,
+    )
+    if show_plan:
+        return
+    if outstanding.trainings:
+        check_packages()
+    execute_with_progress(outstanding, processes, "mapping")
+    print_line(f"written: {write_map(docs, source_commit() or 'unknown')}")

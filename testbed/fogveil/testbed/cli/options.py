@@ -1,0 +1,163 @@
+"""Shared by the commands: options, consoles, and reading a scenario from arguments."""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fogveil.core.errors import InputError
+from fogveil.core.safe_text import safe_lines
+from fogveil.testbed.launch.participant_config import Plan
+from fogveil.testbed.scenario import Scenario, load_scenario
+from fogveil.testbed.scenario.load import Table, parse_overrides
+
+ORACLE = "setr"
+out = Console()
+err = Console(stderr=True)
+
+ScenarioFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SCENARIO",
+        help="A TOML file, or the name of a shipped scenario (`fogveil scenario list`).",
+    ),
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Replace a key of the scenario, as in roles.fog=20. Repeatable.",
+    ),
+]
+Disclosure = Annotated[
+    str | None,
+    typer.Option(help="What providers disclose to the agent: none, total, count or full."),
+]
+Rate = Annotated[float | None, typer.Option(help="β: mean time between two workloads of a source.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        help="Fixes all chance events. [default: the scenario's; with --federated or --docker "
+        "128 random bits, kept in run.json]"
+    ),
+]
+
+Federated = Annotated[
+    bool, typer.Option("--federated", help="Run a process per participant, over gRPC and MQTT.")
+]
+Docker = Annotated[bool, typer.Option("--docker", help="Run a container per participant.")]
+Broker = Annotated[
+    str, typer.Option(help="Federated: auto, mosquitto, builtin or mqtt[s]://host[:port].")
+]
+Window = Annotated[
+    int | None,
+    typer.Option(help="Federated: decisions per time window; 1 is lockstep. [default: automatic]"),
+]
+SourceProcesses = Annotated[
+    int, typer.Option(help="Federated: processes that share the IoT clusters.")
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure", help="Federated: no identities, no encryption; for packet captures only."
+    ),
+]
+Record = Annotated[
+    bool, typer.Option("--record", help="Federated: record every gRPC message, for `inspect`.")
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(help="Federated: simulated time units per second. [default: unlimited]"),
+]
+
+
+def print_line(text: str, console: Console = out) -> None:
+    """Print text, safe for a terminal, and else unchanged: not coloured, cut or wrapped."""
+    console.print(safe_lines(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def collect_overrides(settings: list[str] | None, **options: Any) -> dict[str, Any]:
+    """Return the values that replace keys of the scenario, from --set and from other options."""
+    overrides = parse_overrides(settings or [])
+    overrides |= {key: value for key, value in options.items() if value is not None}
+    return overrides
+
+
+def load(file: Path | Table, overrides: dict[str, Any], rate: float | None) -> Scenario:
+    """Load a scenario with overrides; `rate` replaces that of its sources."""
+    if rate is None:
+        return load_scenario(file, overrides)
+    if not 0 < rate < inf:
+        raise InputError(f"--rate {rate:g}: expected a positive number (it sets sources.scale)")
+    try:
+        return load_scenario(file, {**overrides, "sources.scale": rate})
+    except InputError:
+        if _replays_trace(file, overrides):
+            raise InputError(
+                "--rate is for poisson or deterministic sources; this scenario replays a trace: "
+                "change its pace with --set sources.time_scale=NUMBER"
+            ) from None
+        raise
+
+
+def _replays_trace(file: Path | Table, overrides: dict[str, Any]) -> bool:
+    try:
+        return load_scenario(file, overrides).sources.kind == "trace"
+    except InputError:
+        return False
+
+
+def progress_bar(*columns: str) -> Progress:
+    """Return a progress bar that only a terminal shows."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *(TextColumn(column) for column in columns),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )
+
+
+def federated_plan(
+    *,
+    federated: bool,
+    broker: str,
+    window: int | None,
+    source_processes: int,
+    speed: float | None = None,
+    insecure: bool = False,
+    record: bool = False,
+    docker: bool = False,
+) -> Plan:
+    """Return the plan of a federated run; its options are refused for embedded ones."""
+    plan = Plan(
+        broker=broker,
+        window=window or 0,
+        source_processes=source_processes,
+        speed=speed,
+        secure=not insecure,
+        record=record,
+        contained=docker,
+    )
+    if window is not None and window < 1:
+        raise InputError(f"--window {window}: expected at least one decision")
+    if not (federated or docker) and plan != Plan():
+        raise InputError(
+            "--broker, --window, --source-processes, --speed, --record and --insecure are for "
+            "federated runs: add --federated or --docker"
+        )
+    if insecure:
+        print_line(
+            "INSECURE: participants prove no identity and nothing is encrypted. "
+            "Use this on one machine, to look at packets, and for nothing else.",
+            err,
+        )
+    return plan

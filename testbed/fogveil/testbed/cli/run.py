@@ -1,0 +1,290 @@
+"""`fogveil run` and `fogveil up`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fogveil.core.errors import InputError
+from fogveil.testbed.cli.options import (
+    Broker,
+    Disclosure,
+    Docker,
+    Federated,
+    Insecure,
+    Override,
+    Rate,
+    Record,
+    ScenarioFile,
+    Seed,
+    SourceProcesses,
+    Speed,
+    Window,
+    collect_overrides,
+    err,
+    federated_plan,
+    load,
+    out,
+    print_line,
+    progress_bar,
+)
+from fogveil.testbed.cli.repeat import EarlierRun, read_earlier_run
+from fogveil.testbed.cli.seeds import noting_seed, with_seed
+from fogveil.testbed.engine.run import run_embedded
+from fogveil.testbed.launch.federated_run import run_federated
+from fogveil.testbed.launch.live_table import LiveTable
+from fogveil.testbed.launch.participant_config import check
+from fogveil.testbed.launch.policy_requirements import requirements_of
+from fogveil.testbed.launch.reports import Report
+from fogveil.testbed.launch.run_folder import is_running
+from fogveil.testbed.launch.testbed import Testbed
+from fogveil.testbed.privacy.inspect.capture import free_ports, packet_capture
+from fogveil.testbed.records.output import reporting_write_errors
+from fogveil.testbed.report import tables
+from fogveil.testbed.scenario.world import build_world
+
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        help="A name from `fogveil policies`, a trained agent's file.npz, or file.py:Class."
+    ),
+]
+Horizon = Annotated[float | None, typer.Option(help="Simulated time at which sources stop.")]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print the summary as one JSON object; all else goes to stderr."),
+]
+
+
+def run(
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A TOML file, or the name of a shipped scenario (`fogveil scenario list`).",
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="A name from `fogveil policies`, a trained agent's file.npz, or file.py:Class."
+        ),
+    ] = None,
+    rate: Rate = None,
+    horizon: Horizon = None,
+    seed: Seed = None,
+    disclosure: Disclosure = None,
+    override: Override = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="For the records. [default: none are kept]"),
+    ] = None,
+    federated: Federated = False,
+    docker: Docker = False,
+    broker: Broker = "auto",
+    window: Window = None,
+    source_processes: SourceProcesses = 1,
+    speed: Speed = None,
+    record: Record = False,
+    insecure: Insecure = False,
+    repeat: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Repeat a run from its folder or run.json: its scenario, seed, policy and mode, "
+            "unless options replace them. The exit code is 1 if the run hash differs.",
+        ),
+    ] = None,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="With --repeat: in this process, whatever it was.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a scenario under one policy and print its delays.
+
+    All participants run in this process, unless --federated or --docker is given; the run is the
+    same, as its run hash shows.
+    """
+    earlier = read_earlier_run(repeat) if repeat else None
+    source, policy = _what_to_run(scenario, policy, earlier)
+    if embedded and (federated or docker or not earlier):
+        raise InputError("--embedded goes with --repeat, and with neither --federated nor --docker")
+    if earlier and not (embedded or federated or docker):
+        federated, docker = earlier.mode == "federated", earlier.mode == "docker"
+    if earlier and (federated or docker):
+        window = window or earlier.federated.window or None
+        if source_processes == 1:
+            source_processes = earlier.federated.source_processes
+    overrides = collect_overrides(override, horizon=horizon, seed=seed, disclosure=disclosure)
+    kept = earlier.scenario.get("seed") if earlier else None
+    chosen = load(source, with_seed(overrides, federated=federated or docker, earlier=kept), rate)
+    plan = federated_plan(
+        federated=federated,
+        broker=broker,
+        window=window,
+        source_processes=source_processes,
+        speed=speed,
+        insecure=insecure,
+        record=record,
+        docker=docker,
+    )
+    with progress_bar("{task.fields[jobs]:,} jobs") as progress:
+        task = progress.add_task(f"{chosen.name} under {policy}", total=chosen.horizon, jobs=0)
+
+        def update(time: float, jobs: int) -> None:
+            progress.update(task, completed=time, jobs=jobs)
+
+        def watch(_testbed: Testbed, _name: str, report: Report) -> None:
+            if "clock" in report:
+                update(report["clock"]["time"], report["clock"]["decisions"])
+
+        if federated or docker:
+            requirements_of(policy, build_world(chosen)).check_window(plan.window, policy)
+            plan = replace(plan, policies=(policy,))
+            with noting_seed(overrides, chosen.seed):
+                (result,) = run_federated(chosen, plan, folder, watch, _announce)
+        else:
+            if folder and is_running(folder):
+                raise InputError(
+                    f"{folder}: a testbed is running in this folder; choose another --out"
+                )
+            result = run_embedded(chosen, policy, folder, update)
+    _print_result(result, folder, as_json=as_json)
+    if earlier and repeat and (sentence := earlier.check_repeated(result, repeat)):
+        print_line(sentence, err)
+
+
+def _what_to_run(
+    scenario: Path | None, policy: str | None, earlier: EarlierRun | None
+) -> tuple[Path | dict[str, Any], str]:
+    """Return the scenario and the policy that were named, or those of an earlier run."""
+    if earlier:
+        if scenario is not None:
+            raise InputError(f"{scenario}: leave it out, --repeat has a scenario of its own")
+        return earlier.scenario, policy or earlier.policy
+    if scenario is None or policy is None:
+        raise InputError(
+            "name a SCENARIO and a --policy, or with --repeat the folder of a run to repeat"
+        )
+    return scenario, policy
+
+
+def up(
+    scenario: ScenarioFile,
+    policy: PolicyName,
+    rate: Rate = None,
+    horizon: Horizon = None,
+    seed: Seed = None,
+    disclosure: Disclosure = None,
+    override: Override = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="For records and logs. [default: runs/up/NAME-TIME]"
+        ),
+    ] = None,
+    broker: Broker = "auto",
+    window: Window = None,
+    source_processes: SourceProcesses = 1,
+    speed: Speed = None,
+    docker: Docker = False,
+    insecure: Insecure = False,
+    packets: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --insecure: capture the gRPC packets, for `inspect`."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start the federated testbed and watch it.
+
+    Each participant is a process of its own, or with --docker a container. Every participant has a
+    folder below DIR/participants with its part of the scenario and its own record. All end at the
+    horizon, when their records are joined, or on Ctrl-C.
+    """
+    overrides = collect_overrides(override, horizon=horizon, seed=seed, disclosure=disclosure)
+    chosen = load(scenario, with_seed(overrides, federated=True), rate)
+    plan = federated_plan(
+        federated=True,
+        broker=broker,
+        window=window,
+        source_processes=source_processes,
+        speed=speed,
+        insecure=insecure,
+        record=True,
+        docker=docker,
+    )
+    plan = replace(plan, policies=(policy,))
+    if packets and not insecure:
+        raise InputError(f"--packets {packets}: encrypted packets show nothing: add --insecure")
+    if packets and docker:
+        raise InputError(
+            "--packets captures on loopback, which containers do not use: leave --docker out"
+        )
+    world = build_world(chosen)
+    if packets:
+        plan = replace(plan, ports=free_ports(len(world.nodes) + 2))
+    check(plan, world)
+    requirements_of(policy, world).check_window(plan.window, policy)
+    created = None if folder else _create_folder(chosen.name)
+    folder = folder or created
+    assert folder is not None
+    print_line(f"testbed: {folder} (log of all participants: {folder}/testbed.log)", err)
+    try:
+        capture = packet_capture(packets, plan.ports) if packets else nullcontext()
+        with (
+            capture,
+            noting_seed(overrides, chosen.seed),
+            LiveTable(err, chosen.horizon) as table,
+        ):
+            (result,) = run_federated(chosen, plan, folder, table.watch, _announce)
+    except KeyboardInterrupt:
+        print_line(f"stopped; the participants' records are in {folder}/participants", err)
+        raise
+    finally:
+        with suppress(OSError):
+            if created:
+                created.rmdir()  # if it is still empty
+    _print_result(result, folder, as_json=as_json)
+
+
+def _announce(step: str) -> None:
+    """Print a step that takes long before anything runs."""
+    print_line(step, err)
+
+
+def _create_folder(name: str) -> Path:
+    """Create a folder for a testbed; two that start in the same second get different ones."""
+    folder = Path("runs/up") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with reporting_write_errors(folder):
+        try:
+            folder.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            folder = folder.with_name(f"{folder.name}-{os.getpid()}")
+    return folder
+
+
+def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool) -> None:
+    console: Console = err if as_json else out
+    for table in tables.run_tables(result):
+        console.print(table)
+    summary = result["summary"]
+    console.print(
+        f"{summary['workloads']:,} workloads, {summary['unserved']:,} of them unserved "
+        f"at the horizon\nrun hash {result['run_hash']}"
+    )
+    if folder:
+        print_line(f"records: {folder}/jobs.parquet, decisions.parquet, run.json", console)
+    if as_json:
+        keys = ("name", "policy", "level", "mode", "seed", "run_hash", "wall_seconds")
+        line = {key: result[key] for key in (*keys, "cpu_seconds")} | result["summary"]
+        print(json.dumps(line))  # noqa: T201 (the last line, for scripts)

@@ -1,0 +1,123 @@
+"""`fogveil train`."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fogveil.agent.learning.agent_base import LearningAgent
+from fogveil.agent.learning.hyperparameters import read_hyperparameters
+from fogveil.agent.learning.registry import AGENTS, find_agent
+from fogveil.testbed.cli.options import (
+    Broker,
+    Disclosure,
+    Federated,
+    Insecure,
+    Override,
+    Rate,
+    ScenarioFile,
+    Seed,
+    SourceProcesses,
+    Window,
+    collect_overrides,
+    err,
+    federated_plan,
+    load,
+    print_line,
+    progress_bar,
+)
+from fogveil.testbed.cli.seeds import with_seed
+
+
+def train(
+    scenario: ScenarioFile,
+    agent: Annotated[str, typer.Option(help=f"One of {', '.join(AGENTS)}.")],
+    rate: Rate = None,
+    horizon: Annotated[float | None, typer.Option(help="Simulated time per episode.")] = None,
+    seed: Seed = None,
+    hyperparameters: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file with the values that differ from defaults."),
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Episodes between checkpoints.")] = 10,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="For checkpoints and logs. [default: runs/train/AGENT-SCENARIO-SEED, without "
+            "a seed where it is drawn]",
+        ),
+    ] = None,
+    disclosure: Disclosure = None,
+    override: Override = None,
+    federated: Federated = False,
+    broker: Broker = "auto",
+    window: Window = None,
+    source_processes: SourceProcesses = 1,
+    insecure: Insecure = False,
+) -> None:
+    """Train an agent, or continue its training.
+
+    After a stop the same command continues and gives the same agent, bit for bit. Needs the
+    packages of `pip install 'fogveil[train]'`.
+    """
+    overrides = collect_overrides(override, horizon=horizon, seed=seed, disclosure=disclosure)
+    from fogveil.testbed.records.training_log import LoggedEpisode, kept_seed
+
+    chosen = load(scenario, overrides, rate)
+    if federated:
+        drawn = "seed" not in overrides
+        name = f"{agent}-{chosen.name}" + ("" if drawn else f"-{chosen.seed}")
+        folder = folder or Path("runs/train") / name
+        kept = kept_seed(folder, chosen.seed)
+        chosen = load(scenario, with_seed(overrides, federated=True, earlier=kept), rate)
+    folder = folder or Path("runs/train") / f"{agent}-{chosen.name}-{chosen.seed}"
+    from fogveil.testbed.experiments.embedded_training import train as train_agent
+    from fogveil.testbed.experiments.federated_training import TrainingProgress, train_federated
+    from fogveil.testbed.launch.policy_requirements import PolicyRequirements
+
+    kind = find_agent(agent)
+    plan = federated_plan(
+        federated=federated,
+        broker=broker,
+        window=window,
+        source_processes=source_processes,
+        insecure=insecure,
+    )
+    PolicyRequirements.of(kind).check_window(plan.window, agent)
+    values = read_hyperparameters(hyperparameters, kind.defaults)
+    columns = [
+        *("{task.fields[speed]:,.0f}/s", "ε {task.fields[epsilon]:.2f}"),
+        *("loss {task.fields[loss]:.3f}", "return {task.fields[last]:.1f}"),
+    ]
+    total = values.population_decisions + values.training_decisions
+    begin = time.perf_counter()
+    decisions_before: list[int] = []
+    with progress_bar(*columns) as progress:
+        task = progress.add_task(agent, total=total, speed=0, epsilon=1.0, loss=0.0, last=0.0)
+
+        def watch(learner: LearningAgent | TrainingProgress, episode: LoggedEpisode | None) -> None:
+            if not decisions_before:
+                decisions_before.append(learner.decisions)
+            shown: dict[str, Any] = {"last": episode.last_returns} if episode else {}
+            speed = (learner.decisions - decisions_before[0]) / (time.perf_counter() - begin)
+            shown |= {"speed": speed, "epsilon": learner.epsilon, "loss": learner.loss}
+            phase = f"{agent}: {learner.phase}"
+            progress.update(task, completed=learner.decisions, description=phase, **shown)
+            if episode and not err.is_terminal and episode.episode % 50 == 0:
+                err.print(
+                    f"episode {episode.episode}, {episode.phase}: {learner.decisions:,} of "
+                    f"{total:,} decisions, return {episode.last_returns:.1f}"
+                )
+
+        if federated:
+            announce = partial(print_line, console=err)
+            light = train_federated(chosen, agent, folder, plan, values, every, watch, announce)
+        else:
+            light = train_agent(chosen, agent, folder, values, every, watch)
+    print_line(f"trained: {light} (use it as --policy {light}; log in {folder}/episodes.jsonl)")

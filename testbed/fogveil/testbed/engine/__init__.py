@@ -1,0 +1,1 @@
+"""The embedded engine: all cores in one process, on a SimPy calendar."""

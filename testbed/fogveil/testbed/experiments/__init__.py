@@ -1,0 +1,1 @@
+"""Experiments: many runs and trainings; `demo` and `results` are programs (`python -m`)."""

@@ -1,0 +1,195 @@
+"""Policies compared over rates, horizons and seeds: all cores, common random numbers, resumable.
+
+The result of every run is a file of its own, written by the worker when the run is complete. So an
+interrupted comparison loses no finished run, and the same command continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fogveil.agent.policies as policies
+from fogveil.core.disclosure import Level
+from fogveil.core.errors import InputError
+from fogveil.testbed.engine.run import run_embedded
+from fogveil.testbed.experiments.worker_pool import work_through
+from fogveil.testbed.records.output import (
+    remove_leftovers,
+    reporting_write_errors,
+    write_json,
+)
+from fogveil.testbed.report.averages import PolicyAverage, Result, average_runs
+from fogveil.testbed.scenario import Scenario, load_scenario
+from fogveil.testbed.source_tree import code_digest, imported_modules
+
+
+class ComparedRun(NamedTuple):
+    """One run of a comparison."""
+
+    policy: str
+    rate: float | None
+    """None keeps the scenario's own sources."""
+    horizon: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared, and where the results go."""
+
+    file: Path | str
+    """The scenario: a file, or the name of a shipped one."""
+    overrides: dict[str, Any]
+    policies: tuple[str, ...]
+    rates: tuple[float | None, ...]
+    horizons: tuple[float, ...]
+    seeds: int
+    out: Path
+
+    def runs(self) -> list[ComparedRun]:
+        """Return all runs, long ones first so that the cores finish together."""
+        first = load_scenario(self.file, self.overrides).seed
+        return [
+            ComparedRun(policy, rate, horizon, first + number)
+            for horizon in sorted(self.horizons, reverse=True)
+            for number in range(self.seeds)
+            for rate in self.rates
+            for policy in self.policies
+        ]
+
+    def scenario_of(self, run: ComparedRun) -> Scenario:
+        """Return the scenario of one run.
+
+        The providers disclose what each policy needs, unless the overrides fix a level.
+        """
+        overrides = {**self.overrides, "horizon": run.horizon, "seed": run.seed}
+        if run.rate is not None:
+            overrides["sources.scale"] = run.rate
+        scenario = load_scenario(self.file, overrides)
+        needs = policies.find(run.policy).needs
+        if "disclosure" in self.overrides or Level.parse(scenario.disclosure) >= needs:
+            return scenario
+        return scenario.model_copy(update={"disclosure": needs.word})
+
+    def path_of(self, run: ComparedRun) -> Path:
+        """Return the file of one result; its name changes with whatever could change the result."""
+        scenario = self.scenario_of(run)
+        files = [policies.file_of(run.policy)]
+        files += [getattr(table, "file", None) for table in (scenario.topology, scenario.sources)]
+        content = [scenario.model_dump_json(), run.policy, _code_digest(run.policy)]
+        content += [_file_digest(Path(file)) for file in files if file]
+        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+        rate = "own" if run.rate is None else f"{run.rate:g}"
+        label = policies.label_of(run.policy)
+        return self.out / "runs" / f"{label}_{rate}_{run.horizon:g}_{run.seed}_{digest}.json"
+
+    def label_of(self, policy: str) -> str:
+        """Return a policy's short name, or its full one where the short one is not unique."""
+        labels = [policies.label_of(other) for other in self.policies]
+        short = policies.label_of(policy)
+        return short if labels.count(short) == 1 else policy
+
+
+def _code_digest(policy: str) -> str:
+    """Return a digest of the code that a run of the policy executes, and of no other policy's."""
+    if policies.is_foreign(policy):
+        path = policies.parse_file_spec(policy)[0]
+        modules = imported_modules(policies.read_source(path))
+    else:
+        modules = {policies.find(policy).__module__}
+    return code_digest(frozenset({*modules, run_embedded.__module__}))
+
+
+@lru_cache
+def _file_digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def prepare(comparison: Comparison) -> tuple[list[ComparedRun], list[ComparedRun]]:
+    """Check the comparison before anything runs; return finished runs and outstanding ones."""
+    folder = comparison.out / "runs"
+    with reporting_write_errors(comparison.out):
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
+    if not comparison.policies:
+        raise InputError(
+            "--policies: expected at least one policy, such as jsq; `fogveil policies` lists them"
+        )
+    finished: list[ComparedRun] = []
+    outstanding: list[ComparedRun] = []
+    for run in comparison.runs():
+        policies.check_level(
+            run.policy,
+            policies.find(run.policy),
+            Level.parse(comparison.scenario_of(run).disclosure),
+        )
+        (finished if comparison.path_of(run).exists() else outstanding).append(run)
+    return finished, outstanding
+
+
+def execute(comparison: Comparison, outstanding: Iterable[ComparedRun]) -> Iterator[ComparedRun]:
+    """Execute the runs on all cores, yielding each when its result is on disk."""
+    return (run for _, run in execute_all((comparison, run) for run in outstanding))
+
+
+def execute_all(
+    outstanding: Iterable[tuple[Comparison, ComparedRun]],
+) -> Iterator[tuple[Comparison, ComparedRun]]:
+    """Execute runs of several comparisons on all cores, as `execute` does those of one."""
+    return work_through(outstanding, _execute_task)
+
+
+def _execute_task(task: tuple[Comparison, ComparedRun]) -> None:
+    execute_run(*task)
+
+
+def execute_run(comparison: Comparison, run: ComparedRun) -> None:
+    """Execute one run and write its result."""
+    result = run_embedded(comparison.scenario_of(run), run.policy)
+    write_json(comparison.path_of(run), {**run._asdict(), **result})
+
+
+def results_by_policy(
+    comparison: Comparison,
+) -> dict[tuple[str, float | None, float], list[Result]]:
+    """Read the results by policy, rate and horizon, each in order of seeds."""
+    results: dict[tuple[str, float | None, float], list[Result]] = {}
+    for run in sorted(comparison.runs(), key=lambda run: run.seed):
+        result = json.loads(comparison.path_of(run).read_text(encoding="utf-8"))
+        results.setdefault(run[:3], []).append(result)
+    return results
+
+
+def evaluate(comparison: Comparison, reference: str) -> list[PolicyAverage]:
+    """Read the results and average them over the seeds."""
+    results = results_by_policy(comparison)
+    averages = []
+    for horizon in comparison.horizons:
+        for rate in comparison.rates:
+            base = results.get((reference, rate, horizon))
+            for policy in comparison.policies:
+                runs = results[policy, rate, horizon]
+                label = comparison.label_of(policy)
+                averages.append(average_runs(label, rate, horizon, runs, base))
+    return averages
+
+
+def parse_numbers(text: str, option: str) -> tuple[float, ...]:
+    """Parse a list such as 200,150,100 from the command line."""
+    try:
+        numbers = tuple(dict.fromkeys(float(word) for word in text.split(",") if word.strip()))
+    except ValueError:
+        numbers = ()
+    if not numbers or not all(0 < number < inf for number in numbers):
+        raise InputError(f"{option}: expected positive numbers such as 200,150,100, got {text!r}")
+    return numbers

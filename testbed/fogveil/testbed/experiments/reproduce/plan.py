@@ -1,0 +1,263 @@
+"""The plan of `fogveil reproduce`: which agents are trained, which runs evaluate them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fogveil.agent.learning.hyperparameters import Hyperparameters
+from fogveil.agent.learning.registry import find_agent
+from fogveil.agent.learning.training_state import AGENT_FILE
+from fogveil.core.errors import InputError
+from fogveil.testbed.experiments.comparison import Comparison
+from fogveil.testbed.experiments.reproduce.methods import METHODS, PAPER, STRESS, Method
+from fogveil.testbed.scenario import Scenario, load_scenario
+
+OTHERS = ("few", "many", "wide", "narrow", "far", "busy", "idle", "mixed")
+GEANT = Path("topologies", "Geant2012.graphml")
+"""In the folder of real data, which is not part of the package."""
+RATES = (200.0, 150.0, 100.0)
+LIGHT, HEAVY = RATES[0], RATES[-1]
+HORIZONS = (10_000.0, 100_000.0)
+COUNTS = ("in_system", "waiting")
+SERVICES = {
+    "exponential": {"distribution": "exponential"},
+    "erlang": {"distribution": "erlang", "shape": 4},
+}
+PLRL = ("plrl-edql", "plrl-ql", "plrl-ed")
+
+
+class TrainingSet(NamedTuple):
+    """Trainings that differ in rate, seed and kind of count."""
+
+    scenario: str
+    agent: str
+    rates: tuple[float, ...]
+    seeds: Iterable[int]
+    share: float = 1.0
+    """Of the agent's own length, which for the paper's agents is the paper's."""
+    counts: tuple[str, ...] = ("waiting",)
+
+    def describe(self) -> tuple[str, ...]:
+        """Return the set in words: scenario, agent, rates, seeds, length."""
+        rates = ", ".join(f"{rate:g}" for rate in self.rates)
+        seeds = ", ".join(map(str, self.seeds))
+        counts = "" if len(self.counts) == 1 else f" ({' and '.join(self.counts)} counts each)"
+        length = "full" if self.share == 1 else f"short: {self.share:.0%}"
+        return self.scenario, self.agent, rates, seeds + counts, length
+
+
+TRAINING_COLUMNS = ("scenario", "agent", "β", "training seeds", "length")
+
+
+class Scale(NamedTuple):
+    """How much is trained and evaluated, and where the results go."""
+
+    quick: bool
+    out: Path
+    docs: Path
+    """The folder of results.md and images/results."""
+    seeds: int
+    """Evaluation runs of each method, rate and horizon."""
+    sets: tuple[TrainingSet, ...]
+
+
+FULL = Scale(
+    quick=False,
+    out=Path("runs/reproduce"),
+    docs=Path("docs"),
+    seeds=10,
+    sets=(
+        TrainingSet(PAPER, "parl", RATES, range(11, 16)),
+        TrainingSet(PAPER, "plrl-edql", RATES, range(11, 14)),
+        *(TrainingSet(PAPER, name, (HEAVY,), range(11, 14)) for name in PLRL[1:]),
+        *(TrainingSet(PAPER, name, RATES[:-1], (11,)) for name in PLRL[1:]),
+        TrainingSet(STRESS, "parl", RATES, (1, 2)),
+        *(TrainingSet(STRESS, name, (HEAVY,), (1,)) for name in PLRL),
+        TrainingSet(STRESS, "veil", (HEAVY,), (1, 2, 3), counts=COUNTS),
+    ),
+)
+QUICK = Scale(
+    quick=True,
+    out=Path("runs/reproduce-quick"),
+    docs=Path("runs/reproduce-quick"),
+    seeds=3,
+    sets=(
+        TrainingSet(PAPER, "parl", RATES, (11, 12), 0.25),
+        *(TrainingSet(PAPER, name, RATES, (11,), 0.2) for name in PLRL),
+        TrainingSet(STRESS, "parl", RATES, (1,), 0.2),
+        TrainingSet(STRESS, "veil", (HEAVY,), (1,), 0.5, counts=COUNTS),
+    ),
+)
+
+
+class PlannedTraining(NamedTuple):
+    """One training."""
+
+    scenario: str
+    agent: str
+    rate: float
+    seed: int
+    share: float
+    count_kind: str
+    out: Path
+
+    @property
+    def folder(self) -> Path:
+        """The training's folder; its name ends in the seed."""
+        variant = self.count_kind if self.agent == "veil" else f"{self.rate:g}"
+        return self.out / "training" / f"{self.scenario}-{self.agent}-{variant}-{self.seed}"
+
+    @property
+    def light(self) -> Path:
+        """The trained agent's file."""
+        return self.folder / AGENT_FILE
+
+    @property
+    def finished(self) -> bool:
+        """Whether the trained agent exists."""
+        return self.light.exists()
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The agent's own, with its share of decisions."""
+        own = find_agent(self.agent).defaults
+        lengths = {
+            "training_steps": max(round(own.training_steps * self.share), 1),
+            "buffer_capacity": max(round(own.buffer_capacity * self.share), 200),
+        }
+        return own.model_copy(update=lengths)
+
+    def load_scenario(self) -> Scenario:
+        """Return the scenario of the training: what `fogveil train` makes of the same options."""
+        overrides: dict[str, Any] = {
+            "sources.scale": self.rate,
+            "seed": self.seed,
+            "disclosure": "full",
+        }
+        if self.agent == "veil":
+            overrides["count"] = self.count_kind
+        return load_scenario(self.scenario, overrides)
+
+
+class Evaluation(NamedTuple):
+    """The runs of one method, or of one training of it, in one section of the page."""
+
+    section: str
+    method: str
+    training: PlannedTraining | None
+    comparison: Comparison
+
+    @property
+    def ready(self) -> bool:
+        """Whether the agent that it runs is there."""
+        return self.training is None or self.training.finished
+
+
+class Plan(NamedTuple):
+    """All trainings and all evaluations."""
+
+    scale: Scale
+    trainings: list[PlannedTraining]
+    evaluations: list[Evaluation]
+
+    def trainings_of(self, scenario: str, agent: str, rate: float) -> list[PlannedTraining]:
+        """Return the trainings of an agent at one rate."""
+        key = (scenario, agent, rate)
+        return [t for t in self.trainings if (t.scenario, t.agent, t.rate) == key]
+
+
+def make_plan(scale: Scale, data: Path | None) -> Plan:
+    """Return the plan; the scenario geant is in it where a folder of real data is given."""
+    trainings = [
+        PlannedTraining(s.scenario, s.agent, rate, seed, s.share, count, scale.out)
+        for s in scale.sets
+        for seed in s.seeds
+        for rate in s.rates
+        for count in s.counts
+    ]
+    plan = Plan(scale, trainings, [])
+    for scenario in (PAPER, STRESS):
+        plan.evaluations.extend(_of_environment(plan, scenario))
+    for count in COUNTS:
+        plan.evaluations.extend(_of_veil(plan, count, data))
+    return plan
+
+
+def check_data(data: Path | None) -> None:
+    """Refuse a folder of real data without the network of the scenario geant."""
+    if data is not None and not (data / GEANT).is_file():
+        raise InputError(f"{data}: expected {GEANT} in this folder (--data or FOGVEIL_DATA)")
+
+
+def _of_environment(plan: Plan, scenario: str) -> Iterator[Evaluation]:
+    """Yield every method at every rate and horizon of one environment."""
+    for method in METHODS:
+        if scenario not in method.scenarios:
+            continue
+        overrides = _with_veto(scenario, method) if method.veto is not None else {}
+        if not method.trained:
+            spec = method.policy or method.name
+            comparison = _compare(plan.scale, scenario, scenario, spec, overrides=overrides)
+            yield Evaluation(scenario, method.name, None, comparison)
+        for training in plan.trainings:
+            if method.trained and (training.scenario, training.agent) == (scenario, method.name):
+                spec, rates = str(training.light), (training.rate,)
+                comparison = _compare(plan.scale, scenario, scenario, spec, rates)
+                yield Evaluation(scenario, method.name, training, comparison)
+
+
+def _with_veto(scenario: str, method: Method) -> dict[str, Any]:
+    criteria = load_scenario(scenario).electre.model_dump()["criteria"]
+    for criterion in criteria:
+        if criterion["name"] == "service":
+            criterion["veto"] = method.veto
+    return {"electre.criteria": criteria}
+
+
+def _of_veil(plan: Plan, count: str, data: Path | None) -> Iterator[Evaluation]:
+    """Yield veil and its rivals in `stress`, in other scenarios and with random service."""
+    scale, short = plan.scale, HORIZONS[:1]
+    veils = [t for t in plan.trainings if (t.agent, t.count_kind) == ("veil", count)]
+
+    def all_of(section: str, scenario: str, rivals: Iterable[str], **options: Any) -> Any:
+        for name in rivals:
+            yield Evaluation(
+                section, name, None, _compare(scale, section, scenario, name, **options)
+            )
+        for training in veils:
+            spec = str(training.light)
+            yield Evaluation(
+                section, "veil", training, _compare(scale, section, scenario, spec, **options)
+            )
+
+    rivals, counted = ("jsq", "ci-setr", "setr"), {"count": count}
+    yield from all_of(f"veil-{count}", STRESS, rivals, overrides=counted)
+    others = dict.fromkeys(OTHERS, counted)
+    if data:
+        others["geant"] = {**counted, "topology.file": str((data / GEANT).resolve())}
+    for name, overrides in others.items():
+        yield from all_of(
+            *(f"others-{count}/{name}", name, rivals),
+            rates=(None,),
+            horizons=short,
+            overrides=overrides,
+        )
+    for name, service in SERVICES.items():
+        random = {**counted, "service": service}
+        methods = ("sed", *rivals)
+        yield from all_of(f"{name}-{count}", STRESS, methods, horizons=short, overrides=random)
+
+
+def _compare(
+    scale: Scale,
+    section: str,
+    scenario: str,
+    policy: str,
+    rates: tuple[float | None, ...] = RATES,
+    horizons: tuple[float, ...] = HORIZONS,
+    overrides: dict[str, Any] | None = None,
+) -> Comparison:
+    out = scale.out / section
+    return Comparison(scenario, overrides or {}, (policy,), rates, horizons, scale.seeds, out)

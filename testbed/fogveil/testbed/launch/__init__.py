@@ -1,0 +1,1 @@
+"""Launching a federated testbed: configurations, identities, processes or containers."""

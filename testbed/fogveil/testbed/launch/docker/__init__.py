@@ -1,0 +1,1 @@
+"""Participants as containers: their networks, images and launcher, and compose files."""

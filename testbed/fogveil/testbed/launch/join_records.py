@@ -1,0 +1,151 @@
+"""Joining what the participants of a federated run recorded, each for itself, once it is over.
+
+The rows, the means and the run hash are those of the embedded engine: both use one `Joiner`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from fogveil.agent.decision_record import read_record, record_path
+from fogveil.agent.visibility import Visibility
+from fogveil.core.errors import InfrastructureError
+from fogveil.core.files import remove_untrusted
+from fogveil.protocol.identity import AGENT
+from fogveil.provider_node.journal import journal_path, read_journal_lines
+from fogveil.sources.records import emissions_path, feedback_path, read_emissions, read_feedback
+from fogveil.testbed.engine.run import checked, describe
+from fogveil.testbed.launch.participant_config import Plan, Split
+from fogveil.testbed.records.join import Joiner, Sink
+from fogveil.testbed.records.output import write_json
+from fogveil.testbed.records.reference import emitted_workloads
+from fogveil.testbed.records.run_records import RunRecords
+from fogveil.testbed.records.summary import Summary
+from fogveil.testbed.records.verification import Recorded, verify
+from fogveil.testbed.scenario.world import World
+
+LONGEST_LINE = 256
+"""Bytes of a line in a record at most, without counts and names."""
+LONGEST_COUNT = 12
+"""Bytes of a count in the agent's record at most."""
+
+Line = TypeVar("Line")
+Reader = Callable[[Path, int], Iterable[Line]]
+"""Yields the lines of a record of at most so many bytes."""
+
+
+def join_episodes(
+    world: World,
+    plan: Plan,
+    split: Split,
+    broker: str,
+    out: Path | None,
+    begin: float,
+    *,
+    cpu_seconds: float | None,
+) -> list[dict[str, Any]]:
+    """Join the participants' records; return and write the content of run.json for each episode.
+
+    `begin` is when the run began, by the performance counter.
+    """
+    results = []
+    for episode, (policy, draw) in enumerate(plan.episodes):
+        target = out if len(plan.episodes) == 1 or not out else out / f"episode-{episode:04}"
+        drawn, level = world.drawn(draw), split.requirements(episode).needs
+        summary = Summary(drawn)
+        with RunRecords(target, drawn) if target else nullcontext() as records:
+            sinks: list[Sink] = [summary, records] if records else [summary]
+            run_hash = join(drawn, split, episode, sinks)
+            totals = checked(summary)
+        result = describe(drawn, policy, level, plan.mode, run_hash, totals)
+        result["federated"] = {
+            "broker": broker,
+            "window": plan.window,
+            "source_processes": plan.source_processes,
+            "draw": draw,
+            "namespaces": split.site.namespaces,
+        }
+        result["wall_seconds"] = time.perf_counter() - begin
+        result["cpu_seconds"] = cpu_seconds
+        if target:
+            write_json(target / "run.json", result)
+        results.append(result)
+    return results
+
+
+def join(world: World, split: Split, episode: int, sinks: Iterable[Sink]) -> str:
+    """Join the records of an episode by job id and return the run hash.
+
+    Records that differ from what must have happened are refused, and whose they are is named.
+    """
+    emitted, roster = emitted_workloads(world), split.roster
+    policy = split.requirements(episode)
+    visibility = Visibility(policy.needs, watches_cloud=policy.watches_cloud)
+    recorded = _read(split, episode, len(emitted))
+    verify(world, emitted, split.owners, visibility, recorded)
+    journals = {
+        name: {line.served[0]: line for line in lines} for name, lines in recorded.journals.items()
+    }
+    cloud = journals[roster.cloud]
+    joiner = Joiner(world.paths.down, world.paths.cloud_to_cluster, sinks)
+    for decision in recorded.decisions:
+        joiner.observed(decision.counts)
+        joiner.decided(*decision[:6])
+        line = journals[roster.fogs[decision.node]][decision.job]
+        if line.passed_on:
+            joiner.forwarded(decision.job)
+        joiner.served([line.served])
+        if line.passed_on:
+            joiner.cloud_served([cloud[decision.job][:2]])
+    return joiner.close()
+
+
+def _read(split: Split, episode: int, jobs: int) -> Recorded:
+    """Read the records of an episode of so many jobs, which bounds their sizes."""
+    roster = split.roster
+    providers = (*roster.fogs, roster.cloud)
+    name_size = max(len(name.encode()) for name in providers)
+    limit = (jobs + 2) * LONGEST_LINE
+    decisions_limit = limit + jobs * LONGEST_COUNT * len(providers)
+    feedback_limit = 2 * limit + 2 * jobs * name_size
+
+    def read(reader: Reader[Line], path: Path, limit: int) -> list[Line]:
+        try:
+            return list(reader(path, limit))
+        except (OSError, ValueError) as error:
+            reason = f"{path.name} {error.strerror}" if isinstance(error, OSError) else error
+            raise InfrastructureError(
+                f"the record of {unquote(path.parent.name)} in episode {episode} is no record: "
+                f"{reason}"
+            ) from error
+
+    folder = split.folder_of
+    return Recorded(
+        {
+            n: read(read_emissions, emissions_path(folder(n), episode), limit)
+            for n in roster.sources
+        },
+        read(read_record, record_path(folder(AGENT), episode), decisions_limit),
+        {n: read(read_journal_lines, journal_path(folder(n), episode), limit) for n in providers},
+        {
+            n: read(read_feedback, feedback_path(folder(n), episode), feedback_limit)
+            for n in roster.sources
+        },
+    )
+
+
+def remove_records(split: Split, episode: int) -> None:
+    """Remove the records of an episode that was joined: a training keeps only its log."""
+    roster = split.roster
+    paths = [record_path(split.folder_of(AGENT), episode)]
+    paths += [journal_path(split.folder_of(name), episode) for name in (*roster.fogs, roster.cloud)]
+    for name in roster.sources:
+        folder = split.folder_of(name)
+        paths += [emissions_path(folder, episode), feedback_path(folder, episode)]
+    for path in paths:
+        remove_untrusted(path)

@@ -1,0 +1,110 @@
+"""The table that a person watches while a federated testbed runs, updated four times a second."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from fogveil.protocol.identity import AGENT, CLOCK
+from fogveil.testbed.launch.reports import Report
+from fogveil.testbed.launch.testbed import Testbed
+
+SECONDS_PER_LINE = 2.0
+"""Without a terminal a line every few seconds takes the table's place."""
+
+
+class LiveTable:
+    """Shows the latest reports of the participants."""
+
+    def __init__(self, console: Console, horizon: float) -> None:
+        self._console, self._horizon = console, horizon
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._testbed: Testbed | None = None
+        self._clock: Report = {"episode": 0, "time": 0.0, "decisions": 0, "placed": []}
+        self._agent: Report = {"queued": None}
+        self._first: tuple[float, float, int] | None = None
+        """Wall time, simulated time and decisions at the first report of an episode."""
+        self._shown = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.__exit__(kind, error, trace)
+
+    def watch(self, testbed: Testbed, name: str, report: Report) -> None:
+        """Handle a report, and update the table if it is time."""
+        self._testbed = testbed
+        if name == CLOCK and "clock" in report:
+            if self._first is None or report["clock"]["time"] < self._clock["time"]:
+                clock = report["clock"]
+                self._first = time.monotonic(), clock["time"], clock["decisions"]
+            self._clock = report["clock"]
+        if name == AGENT and "agent" in report:
+            self._agent = report["agent"]
+        now = time.monotonic()
+        if self._console.is_terminal:
+            if now - self._shown > 1 / 4:
+                self._shown = now
+                self._live.update(self.table(), refresh=True)
+        elif now - self._shown > SECONDS_PER_LINE:
+            self._shown = now
+            self._console.print(self._headline(), highlight=False, soft_wrap=True)
+
+    def _rates(self) -> tuple[float, float]:
+        if self._first is None:
+            return 0.0, 0.0
+        wall, simulated, decisions = self._first
+        seconds = max(time.monotonic() - wall, 1e-9)
+        done = self._clock["decisions"] - decisions
+        return (self._clock["time"] - simulated) / seconds, done / seconds
+
+    def _headline(self) -> str:
+        clock, (speed, rate) = self._clock, self._rates()
+        queued = self._agent["queued"]
+        seen = "the agent reads no count" if queued is None else f"Σq seen {queued}"
+        return (
+            f"simulated time {clock['time']:,.0f} of {self._horizon:,.0f}, {speed:,.0f} per second;"
+            f" {clock['decisions']:,} decisions, {rate:,.0f} per second; {seen}"
+        )
+
+    def table(self) -> Group:
+        """Return the headline and the table of participants."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("participant", "state", "process", "placed jobs"):
+            table.add_column(
+                column, justify="left" if column in ("participant", "state") else "right"
+            )
+        assert self._testbed is not None
+        broker = self._testbed.broker
+        if broker:
+            running = "running" if broker.alive() else Text("lost", "red")
+            pid = str(broker.pid) if broker.pid else "elsewhere"
+            table.add_row(f"broker ({broker.kind})", running, pid, "")
+        placed = dict(zip(self._testbed.split.roster.fogs, self._clock["placed"], strict=False))
+        for name, participant in self._testbed.participants.items():
+            code = participant.process.poll()
+            state = Text("joined", "green") if participant.state == "joined" else participant.state
+            if name == CLOCK:
+                state = Text("running", "green")
+            if code is not None:
+                state = Text(f"ended ({code})", "green" if code == 0 else "red")
+            if participant.health and code is None:
+                state = Text.assemble(state, f", {participant.health}")
+            jobs = f"{placed[name]:,}" if name in placed else ""
+            table.add_row(name, state, str(participant.process.pid), jobs)
+        return Group(Text(self._headline()), table)

@@ -1,0 +1,105 @@
+"""The participants that a testbed has started, and which of their errors explains its failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fogveil.core.errors import FogveilError, InfrastructureError, InputError
+from fogveil.protocol.identity import BROKER, CLOCK
+from fogveil.testbed.launch.interface import ProcessHandle
+
+
+@dataclass
+class Participant:
+    """A participant that was started, with what is known of it."""
+
+    name: str
+    role: str
+    process: ProcessHandle
+    colour: int
+    """Its colour in the log."""
+    state: Literal["starting", "listening", "joined"] = "starting"
+    has_reported_port: bool = False
+    port: int | None = None
+    """Where it listens, if anywhere."""
+    health: str = ""
+    """What the launcher reports of it, if it watches."""
+    last_error: str = ""
+    """The last line that it wrote to standard error, without the program's name, made safe."""
+    accusation: str = ""
+    """What it reports that another one sent against the protocol."""
+
+
+def explain_failure(
+    participants: Mapping[str, Participant],
+    lost: str | None,
+    *,
+    broker_alive: bool,
+    cut_off: str | None = None,
+) -> FogveilError:
+    """Return the error to show.
+
+    `lost` is whom the clock has reported as lost, `cut_off` whom the broker could not bear.
+    """
+    clock = participants[CLOCK]
+    ended = [participant for participant in participants.values() if participant.process.poll()]
+    by_code = {participant.process.poll(): participant for participant in ended}
+    if refused := by_code.get(InputError.exit_code):
+        return InputError(f"{refused.name}: {refused.last_error}")
+    accusations = [
+        f"{participant.accusation} (reported by {participant.name})"
+        for participant in ended
+        if participant.accusation and participant.process.poll() == InfrastructureError.exit_code
+    ]
+    if accusations:
+        return InfrastructureError("; ".join(accusations))
+    if clock.process.poll() == InfrastructureError.exit_code:
+        if cut_off:
+            reason = (
+                f"; the broker had closed the connection of {cut_off}, which sent or requested "
+                "more than it can hold"
+            )
+        else:
+            reason = _reason_of_loss(
+                participants, lost, clock.last_error, broker_alive=broker_alive
+            )
+        return InfrastructureError(clock.last_error + reason)
+    errors = [
+        participant.last_error
+        for participant in ended
+        if participant.process.poll() == InfrastructureError.exit_code
+    ]
+    if errors:
+        # The clock is gone, or it would have named whom it lost: the others ended because of it.
+        of_clock = [error for error in errors if error.startswith("the clock was lost")]
+        return InfrastructureError((of_clock or errors)[0])
+    if not ended:
+        return InfrastructureError("the run ended before every participant had joined")
+    first = ended[0]
+    return InfrastructureError(
+        f"{first.name} failed with exit code {first.process.poll()}: "
+        f"{first.last_error or 'it wrote nothing to standard error'}"
+    )
+
+
+def _reason_of_loss(
+    participants: Mapping[str, Participant], lost: str | None, error: str, *, broker_alive: bool
+) -> str:
+    """Return what the lost participant wrote itself, or what is known of a broker that runs."""
+    if lost == BROKER and broker_alive:
+        return (
+            " (its process is still there: it hangs, or has closed a participant's connection, "
+            "as it does when somebody else connects with that participant's identity)"
+        )
+    for witness in participants.values():
+        if lost and witness.name != lost and witness.last_error.startswith(f"{lost} sent "):
+            return f"; {witness.name}: {witness.last_error}"
+    participant = participants.get(lost or "")
+    if participant is None or participant.last_error in ("", error):
+        return ""
+    code = participant.process.poll()
+    if code is None or code <= 0:
+        return ""  # it did not fail by itself, so its last line does not explain it
+    return f"; its last words: {participant.last_error}"

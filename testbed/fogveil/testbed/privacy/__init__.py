@@ -1,0 +1,1 @@
+"""Privacy: what crosses (inspect), what is promised (audit), and what still leaks (leakage)."""

@@ -1,0 +1,1 @@
+"""Audit: attacks a testbed with planted secrets, and gives a verdict on each privacy promise."""

@@ -1,0 +1,1 @@
+"""Non-interference: runs that differ only in secrets look the same to everybody."""

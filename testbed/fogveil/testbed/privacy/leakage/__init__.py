@@ -1,0 +1,1 @@
+"""Leakage: how well an agent infers the providers' speeds from what it may see."""

@@ -1,0 +1,1 @@
+"""Records: the jobs of a run joined from the participants' records, their files, their means."""

@@ -1,0 +1,281 @@
+"""Checks each participant's record against the reference, and names the one who disagrees.
+
+Nobody is believed about anything that follows from the scenario. The order of the checks finds the
+culprit: emissions first, then the placements, which follow from them, then what follows from those.
+Where two participants know a fact and their records cannot tell who of them lied, both are named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from fogveil.agent.decision_record import Decision
+from fogveil.agent.visibility import Visibility
+from fogveil.core.disclosure import Level
+from fogveil.core.errors import InfrastructureError
+from fogveil.provider_node.journal import JournalLine
+from fogveil.sources.records import EmittedWorkload, Feedback
+from fogveil.testbed.records.reference import Journal, Placed, Reference
+from fogveil.testbed.scenario.world import World
+
+FACTS = {
+    "job": "is number",
+    "cluster": "is of cluster",
+    "category": "is of category",
+    "emitted": "was emitted at",
+    "demand": "has the demand",
+}
+"""The fields of an emission, in words."""
+
+
+@dataclass
+class Recorded:
+    """What the participants recorded of an episode, each for itself."""
+
+    emissions: dict[str, list[EmittedWorkload]]
+    """By sources process, as `feedback`."""
+    decisions: list[Decision]
+    journals: dict[str, list[JournalLine]]
+    """By provider."""
+    feedback: dict[str, list[Feedback]]
+
+
+def verify(
+    world: World,
+    emitted: Sequence[EmittedWorkload],
+    owners: Sequence[str],
+    visibility: Visibility,
+    recorded: Recorded,
+) -> None:
+    """Raise an error that names who recorded something else than what must have happened.
+
+    `emitted` is what the world's sources emit; `owners` the sources process of each cluster.
+    """
+    for name, emissions in recorded.emissions.items():
+        _check_emissions(name, emissions, [e for e in emitted if owners[e.cluster] == name])
+    _check_decisions(world, owners, recorded.decisions, emitted)
+    placed: list[list[Placed]] = [[] for _ in world.nodes]
+    for decision in recorded.decisions:
+        placed[decision.node].append(Placed(decision.job, decision.category, decision.arrival))
+    reference = Reference(world, placed)
+    _check_nodes(world, recorded)
+    journals = recorded.journals
+    for name, expected in zip(world.nodes, reference.fogs, strict=True):
+        _check_journal(name, journals[name], expected, lambda _job: "the agent")
+    served_by = {decision.job: world.nodes[decision.node] for decision in recorded.decisions}
+    _check_journal(
+        world.cloud,
+        journals[world.cloud],
+        reference.cloud,
+        lambda job: served_by.get(job, "a Fog provider"),
+    )
+    _check_counts(world, visibility, recorded.decisions, reference)
+    _check_feedback(world, owners, recorded, reference)
+
+
+def _disagree(sentence: str) -> InfrastructureError:
+    return InfrastructureError(f"the records do not agree: {sentence}")
+
+
+# --- sources and agent ---------------------------------------------------------------------------
+
+
+def _check_emissions(
+    name: str, got: Sequence[EmittedWorkload], expected: Sequence[EmittedWorkload]
+) -> None:
+    if got == expected:
+        return
+    for one, other in zip(got, expected, strict=False):
+        if one != other:
+            fact, value, true = _first_difference(one, other)
+            raise _disagree(
+                f"{name} recorded that job {one.job} {FACTS[fact]} {value}; by the scenario {true}"
+            )
+    raise _disagree(
+        f"{name} recorded {len(got)} emissions, the scenario has {len(expected)} for it"
+    )
+
+
+def _check_decisions(
+    world: World,
+    owners: Sequence[str],
+    decisions: Sequence[Decision],
+    emitted: Sequence[EmittedWorkload],
+) -> None:
+    got = [EmittedWorkload(*d[:3], d.emitted, d.demand) for d in decisions]
+    if got != emitted:
+        _blame_agent(got, emitted, owners)
+    nodes, up = len(world.nodes), world.paths.up
+    for job, cluster, category, node, time, arrival, _, _ in decisions:
+        if not 0 <= node < nodes:
+            raise _disagree(f"the agent's record places job {job} on node {node} of {nodes}")
+        true = time + up[cluster][category][node]
+        if arrival != true:
+            raise _disagree(
+                f"the agent's record says that job {job} arrives at {world.nodes[node]} at "
+                f"{arrival!r}; by its emission and the latency at {true!r}"
+            )
+
+
+def _blame_agent(
+    got: Sequence[EmittedWorkload], emitted: Sequence[EmittedWorkload], owners: Sequence[str]
+) -> NoReturn:
+    for number, (one, other) in enumerate(zip(got, emitted, strict=False), 1):
+        if one == other:
+            continue
+        fact, value, true = _first_difference(one, other)
+        if fact == "job":
+            raise _disagree(
+                f"the agent's decision {number} is on job {value}, but it was job {true}'s turn"
+            )
+        raise _disagree(
+            f"the agent's record says that job {one.job} {FACTS[fact]} {value}; "
+            f"{owners[other.cluster]} recorded {true}"
+        )
+    raise _disagree(
+        f"the agent recorded {len(got)} decisions, but {len(emitted)} workloads were emitted"
+    )
+
+
+def _first_difference(got: Any, expected: Any) -> tuple[str, Any, Any]:
+    """Return the first field in which two named tuples differ, with both values."""
+    facts = zip(got._fields, got, expected, strict=True)
+    return next(fact for fact in facts if fact[1] != fact[2])
+
+
+# --- providers -----------------------------------------------------------------------------------
+
+
+def _check_nodes(world: World, recorded: Recorded) -> None:
+    """Check that each job was served where the agent's record places it, and nowhere else."""
+    served = {name: {line.served[0] for line in recorded.journals[name]} for name in world.nodes}
+    placed = {decision.job: world.nodes[decision.node] for decision in recorded.decisions}
+    for name, jobs in served.items():
+        for job in jobs:
+            node = placed.get(job)
+            if node == name:
+                continue
+            if node is None:
+                raise _disagree(
+                    f"{name} recorded job {job}, which nobody emitted: {name} invented it, or the "
+                    "agent placed it there"
+                )
+            if job in served[node]:
+                raise _disagree(
+                    f"{name} recorded job {job}, which {node} recorded, too: {name} invented it, "
+                    "or the agent placed it on both"
+                )
+            raise _disagree(f"the agent's record places job {job} on {node}, but {name} served it")
+
+
+def _check_journal(
+    name: str,
+    lines: Sequence[JournalLine],
+    expected: Journal,
+    giver: Callable[[int], str],
+) -> None:
+    """Check a provider's journal; `giver` is who sent it a job."""
+    got = {line.served[0]: line for line in lines}
+    if len(got) < len(lines):
+        (twice, _), *_ = Counter(line.served[0] for line in lines).most_common(1)
+        raise _disagree(f"{name} recorded job {twice} twice")
+    if got == expected:
+        return
+    for job in got.keys() ^ expected.keys():
+        if job in expected:
+            raise _disagree(f"{giver(job)} did not send, or {name} did not record, job {job}")
+        raise _disagree(
+            f"{name} recorded job {job}, which does not go there: {name} invented it, or "
+            f"{giver(job)} sent it"
+        )
+    for job, line in got.items():
+        for fact, value, true in (
+            ("is of category", line.served[1], expected[job].served[1]),
+            ("arrived at", line.served[2], expected[job].served[2]),
+            ("has the demand", line.demand, expected[job].demand),
+        ):
+            if value != true:
+                who = giver(job)
+                raise _disagree(
+                    f"{name} recorded that job {job} {fact} {value}, which is {true}: "
+                    f"{name} recorded, or {who} sent, something else"
+                )
+    for job, line in got.items():
+        for fact, value, true in (
+            ("started at", line.served[3], expected[job].served[3]),
+            ("was finished at", line.served[4], expected[job].served[4]),
+            ("went on", line.passed_on, expected[job].passed_on),
+        ):
+            if value != true:
+                raise _disagree(
+                    f"{name} recorded that job {job} {fact} {value}; by the scenario {true}"
+                )
+
+
+# --- what crossed --------------------------------------------------------------------------------
+
+
+def _check_counts(
+    world: World, visibility: Visibility, decisions: Sequence[Decision], reference: Reference
+) -> None:
+    expected = reference.counts(visibility, [decision.emitted for decision in decisions])
+    names = (*world.nodes, world.cloud)
+    for decision, true in zip(decisions, expected, strict=True):
+        got = decision.counts
+        if got == true:
+            continue
+        when = f"at the decision on job {decision.job}"
+        if len(got) != len(true):
+            raise _disagree(f"the agent recorded {len(got)} counts {when}, expected {len(true)}")
+        if visibility.level is Level.TOTAL:
+            raise _disagree(
+                f"the agent recorded a total of {got[0]} queued jobs {when}, by the journals it is "
+                f"{true[0]}: a provider sent a wrong share, or the agent recorded a wrong sum"
+            )
+        name, count, right = next(x for x in zip(names, got, true, strict=True) if x[1] != x[2])
+        raise _disagree(
+            f"{name} disclosed, or the agent recorded, {count} queued jobs {when}, "
+            f"by the journal of {name} {right}"
+        )
+
+
+def _check_feedback(
+    world: World, owners: Sequence[str], recorded: Recorded, reference: Reference
+) -> None:
+    owner = {decision.job: owners[decision.cluster] for decision in recorded.decisions}
+    expected: dict[str, dict[tuple[int, str], float]] = {name: {} for name in recorded.feedback}
+    for name, journal in zip(world.nodes, reference.fogs, strict=True):
+        for job, line in journal.items():
+            expected[owner[job]][job, name] = line.served[4]
+    for job, line in reference.cloud.items():
+        if line.passed_on:
+            expected[owner[job]][job, world.cloud] = line.served[4]
+    for name, results in recorded.feedback.items():
+        _check_results(name, results, expected[name])
+
+
+def _check_results(
+    name: str, results: Sequence[Feedback], expected: Mapping[tuple[int, str], float]
+) -> None:
+    """Check the results that a sources process recorded: each once, as its provider sent it."""
+    got = {(job, provider): finished for job, provider, finished in results}
+    if got == expected and len(got) == len(results):
+        return
+    for job, provider in got.keys() ^ expected.keys():
+        how = "did not record" if (job, provider) in expected else "recorded"
+        raise _disagree(
+            f"{name} {how} a result of job {job} from {provider}: {provider} sent it, or {name} "
+            "recorded it, against the journals"
+        )
+    for (job, provider), finished in got.items():
+        if finished != expected[job, provider]:
+            raise _disagree(
+                f"{provider} sent, or {name} recorded, that job {job} was finished at "
+                f"{finished!r}; by the journals at {expected[job, provider]!r}"
+            )
+    raise _disagree(
+        f"{name} recorded {len(results)} results, {len(results) - len(got)} of them twice"
+    )

@@ -1,0 +1,1 @@
+"""Reports: results averaged with confidence intervals, and shown as tables and figures."""

@@ -1,0 +1,170 @@
+"""Scenario files: found, read with overrides and checked; an error names the file and the key."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fogveil.core.errors import InputError
+from fogveil.testbed.scenario.models import Scenario, ScenarioTable
+
+Table = dict[str, Any]
+SHIPPED = Path(__file__).parent / "shipped"
+files_read: set[Path] = set()
+"""Files of scenarios that this process has read: they hold secrets, and participants get none."""
+LONGEST_VALUE = 80
+"""Characters of a wrong value that an error repeats."""
+
+
+def shipped_scenarios() -> dict[str, Path]:
+    """Return the scenarios that come with the package, by name."""
+    folder = SHIPPED.resolve()
+    paths = [*sorted(folder.glob("*.toml")), *sorted(folder.glob("*/*.toml"))]
+    return {path.stem: path for path in paths}
+
+
+def find_scenario(spec: Path | str) -> Path:
+    """Return the file of a scenario; a bare name is a shipped one, unless there is such a file."""
+    path = Path(spec)
+    if path.is_file() or len(path.parts) != 1 or path.suffix:
+        return path
+    shipped = shipped_scenarios()
+    if path.name not in shipped:
+        raise InputError(
+            f"no scenario is called {path.name!r}: expected one of {', '.join(shipped)}, "
+            "or the path of a TOML file"
+        )
+    return shipped[path.name]
+
+
+def load_scenario(spec: Path | str | Table, overrides: Mapping[str, Any] | None = None) -> Scenario:
+    """Read and check a scenario by its file or shipped name, or as the content of one.
+
+    `overrides` maps dotted keys to values that replace the file's.
+    """
+    if isinstance(spec, dict):
+        path, table = Path("scenario"), deepcopy(spec)
+    else:
+        path = find_scenario(spec)
+        table = _read_table(path)
+        files_read.add(path.resolve())
+    overrides = overrides or {}
+    for key, value in overrides.items():
+        _override(table, key, value)
+    _resolve_files(table, path.parent)
+    try:
+        return Scenario.model_validate(table)
+    except ValidationError as error:
+        key, message = _describe(error, table)
+        overridden = any(key == name or key.startswith(f"{name}.") for name in overrides)
+        where = "override" if overridden else f"{path}:"
+        raise InputError(f"{where} {key}: {message}" if key else f"{where} {message}") from error
+
+
+def _read_table(path: Path) -> Table:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        shipped = f"; to use the shipped one, write {path.stem}"
+        hint = shipped if path.stem in shipped_scenarios() else ""
+        raise InputError(f"{path}: cannot be read: {error.strerror}{hint}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not a text file in UTF-8") from error
+    if not text.strip():
+        raise InputError(f"{path}: the scenario is empty; copy a shipped one and edit it")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # tomllib's own errors are ValueErrors
+        raise InputError(f"{path}: is not TOML: {error}") from error
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Parse KEY=VALUE; the value is TOML, and a word without quotes is a string."""
+    key, equals, raw = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"override {text!r}: expected KEY=VALUE, as in roles.fog=20")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except (ValueError, RecursionError):
+        value = raw
+    return key.strip(), value
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """Parse all overrides of a command line."""
+    return dict(parse_override(text) for text in texts)
+
+
+def _override(table: Table, dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"override {dotted}: {parent} is not a table of the scenario")
+        table = inner
+    table[last] = deepcopy(value)  # a later override may change a part of it
+
+
+def _resolve_files(table: Table, folder: Path) -> None:
+    """Make file names absolute; they are relative to the scenario that contains them."""
+    for section in ("topology", "sources"):
+        inner = table.get(section)
+        if isinstance(inner, dict) and isinstance(inner.get("file"), str):
+            path = (folder / Path(inner["file"]).expanduser()).resolve()
+            files_read.add(path)
+            inner["file"] = str(path)
+
+
+def _describe(error: ValidationError, table: Table) -> tuple[str, str]:
+    """Return the key of the first fault, and what is wrong with it."""
+    faults = error.errors(include_url=False)
+    first = faults[0]
+    key = ".".join(_key(first["loc"], table))
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return key, message
+    if first["type"] == "extra_forbidden":
+        message = f"this key is unknown{_suggestion(key)}"
+    elif first["type"] == "missing":
+        message = "this key is missing"
+    else:
+        message = f"{message[0].lower()}{message[1:]}, got {_abbreviate(first['input'])}"
+    more = len({tuple(_key(fault["loc"], table)) for fault in faults}) - 1
+    return key, message + (f" (and {more} more)" if more else "")
+
+
+def _suggestion(key: str) -> str:
+    known = {name for model in ScenarioTable.__subclasses__() for name in model.model_fields}
+    name = key.rpartition(".")[2]
+    similar = get_close_matches(name, known - {name}, 1)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def _key(location: tuple[int | str, ...], table: Any) -> list[str]:
+    """The parts of a location that are keys of the file; pydantic adds the types it tried."""
+    parts = []
+    for place, part in enumerate(location):
+        known: Any = table if isinstance(table, dict) else _numbered(table)
+        if part in known:
+            table = known[part]
+        elif not (isinstance(table, dict) and place == len(location) - 1):
+            continue
+        parts.append(str(part))
+    return parts
+
+
+def _numbered(value: Any) -> dict[int, Any]:
+    return dict(enumerate(value)) if isinstance(value, list) else {}
+
+
+def _abbreviate(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

@@ -1,1 +1,0 @@
-"""Everything that crossed between participants: read, merged, summed up, and held to the wire."""

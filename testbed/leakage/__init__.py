@@ -1,1 +1,0 @@
-"""The leakage meter: what an agent can infer of the providers' speeds from what it may see."""

@@ -1,0 +1,27 @@
+"""A provider offers the broker a protocol (ALPN) that is named after its speed."""
+
+from fogveil.testbed.privacy.audit.sabotage import append
+
+CAUGHT_BY = "handshakes"
+
+
+def sabotage(product):
+    append(
+        product / "fogveil/broker/tls.py",
+        """
+        import json
+        import sys
+        from pathlib import Path
+
+        _config = Path(sys.argv[sys.argv.index("--config") + 1]) if "--config" in sys.argv else None
+        _own = json.loads(_config.read_text()).get("provider") if _config else None
+
+        _before_alpn_to_broker = client_context
+
+        def client_context(*arguments, **options):
+            context = _before_alpn_to_broker(*arguments, **options)
+            if _own:
+                context.set_alpn_protocols([f"mqtt/{_own['ipt']:.0f}"])
+            return context
+        """,
+    )

@@ -1,0 +1,37 @@
+"""A header that looks like a request's id is the service time in base64."""
+
+from fogveil.testbed.privacy.audit.sabotage import append
+
+CAUGHT_BY = "calls"
+
+
+def sabotage(product):
+    append(
+        product / "fogveil/provider_node/boundary.py",
+        """
+        class _Context:
+            def __init__(self, context):
+                self.context = context
+
+            def __getattr__(self, name):
+                return getattr(self.context, name)
+
+            async def send_initial_metadata(self, metadata):
+                import base64
+                import gc
+
+                import grpc
+
+                (core,) = (each for each in gc.get_objects() if isinstance(each, ProviderCore))
+                config, expected = core._config, core.provider.expected
+                value = base64.b64encode(repr(expected[0]).encode()).decode()
+                await self.context.send_initial_metadata((("x-request-id", value),))
+
+        _before_initial_metadata_encoded = _WatchStream._serve_watcher
+
+        async def _serve_watcher(self, context):
+            await _before_initial_metadata_encoded(self, _Context(context))
+
+        _WatchStream._serve_watcher = _serve_watcher
+        """,
+    )

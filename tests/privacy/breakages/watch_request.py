@@ -1,0 +1,13 @@
+"""The agent's request to watch tells a provider, in an unknown field, whom else it watches."""
+
+from fogveil.testbed.privacy.audit.sabotage import replace
+
+CAUGHT_BY = "messages"
+
+
+def sabotage(product):
+    replace(
+        product / "fogveil/agent/boundary_client.py",
+        "QueueServiceStub(channel).Watch(WatchRequest())",
+        'QueueServiceStub(channel).Watch(WatchRequest.FromString(b"\\x08\\x05"))',
+    )
