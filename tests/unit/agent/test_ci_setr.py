@@ -23,6 +23,10 @@ KINDS = ["waiting", "in_system"]
 TOLERANCE = 1e-6
 
 
+def counted(time, counts):
+    return Observation(time, job=0, cluster=0, category=0, counts=counts)
+
+
 class Audited(CountInferredResponse):
     """CI-SETR that keeps its observations and its bounds."""
 
@@ -221,8 +225,8 @@ def test_bounds_are_trusted_once_proved_and_forgotten_when_refuted():
     trusted = []
 
     class Watched(type(policy.belief)):
-        def observe(self, now, counts):
-            super().observe(now, counts)
+        def observe(self, observation):
+            super().observe(observation)
             trusted.append(self.means._limits is not None)
 
     policy.belief.__class__ = Watched
@@ -231,7 +235,7 @@ def test_bounds_are_trusted_once_proved_and_forgotten_when_refuted():
     means = np.array(policy.belief.means.estimates.mean)
     assert (means >= np.array(policy.bounds.low) * (1 - TOLERANCE)).all()
     assert (means <= np.array(policy.bounds.high) * (1 + TOLERANCE)).all()
-    policy.belief.observe(2000.0, (99,) * 10)
+    policy.belief.observe(counted(2000.0, (99,) * 10))
     assert policy.bounds.model is Model.NONE
     assert not trusted[-1]
 
@@ -239,13 +243,13 @@ def test_bounds_are_trusted_once_proved_and_forgotten_when_refuted():
 def test_backlog_and_jobs_in_transit():
     view = make_world("stress", count="in_system").agent
     belief = FogBelief(view)
-    belief.observe(0.0, (0,) * 10)
+    belief.observe(counted(0.0, (0,) * 10))
     belief.placed(4, job=1, cluster=0, category=2)
     belief.placed(4, job=2, cluster=0, category=2)
     assert belief.in_transit[4] == 2
     assert belief.backlogs == [0.0] * 10
     arrived = view.up[0][2][4] + 1.0
-    belief.observe(arrived, (0, 0, 0, 0, 2, 0, 0, 0, 0, 0))
+    belief.observe(counted(arrived, (0, 0, 0, 0, 2, 0, 0, 0, 0, 0)))
     assert belief.in_transit[4] == 0
     assert belief.backlogs[4] > belief.service[4][2]
     responses = belief.responses(3, cluster=0, category=2)

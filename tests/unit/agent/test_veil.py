@@ -10,12 +10,13 @@ from support import MemorySink, make_world, mean_fog_loop, train_fully
 
 import fogveil.agent.policies as policies
 from fogveil.agent.inference.node_belief import Finished
-from fogveil.agent.learning.marginal_cost import REACH, MarginalDelay
+from fogveil.agent.learning.marginal_cost import MarginalDelay
 from fogveil.agent.learning.node_features import FEATURES, HOPELESS, LARGEST, Feature
 from fogveil.agent.learning.veil import DEFAULTS, Veil, VeilActor
 from fogveil.provider_node.node import Node
 from fogveil.testbed.engine.embedded import Embedded, simulate
 
+REACH = DEFAULTS.reward_reach
 JOBS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 6)), min_size=1, max_size=25)
 
 
@@ -35,7 +36,7 @@ def test_the_cost_of_a_job_is_what_its_absence_would_save(jobs):
         node.accept(job, 0, float(arrival))
     served = node.advance(np.inf)
     finished = [Finished(job, arrived, started, end) for job, _, arrived, started, end in served]
-    costs = dict(MarginalDelay().settle(finished))
+    costs = dict(MarginalDelay(REACH).settle(finished))
     assert costs.keys() == jobs.keys() - {len(jobs) - 1}
     everything = total_delay(jobs)
     for job, cost in costs.items():
@@ -44,7 +45,7 @@ def test_the_cost_of_a_job_is_what_its_absence_would_save(jobs):
 
 
 def test_a_long_busy_period_does_not_keep_a_job_open_for_ever():
-    node = MarginalDelay()
+    node = MarginalDelay(REACH)
     jobs = [Finished(k, float(k), 2.0 * k, 2.0 * k + 2) for k in range(3 * REACH)]
     settled = [job for job, _ in node.settle(jobs)]
     assert settled == list(range(2 * REACH))
@@ -87,7 +88,7 @@ def test_rewards_are_the_true_costs_and_come_late(kind):
         here = jobs["node"] == number
         columns = [jobs[name][here] for name in ("job", "arrived", "started", "finished")]
         rows = sorted(zip(*columns, strict=True), key=lambda row: row[3])
-        truth |= dict(MarginalDelay().settle(Finished(*row) for row in rows))
+        truth |= dict(MarginalDelay(REACH).settle(Finished(*row) for row in rows))
     unit = agent.actor.unit
     errors = []
     for place, job in enumerate(jobs["job"]):

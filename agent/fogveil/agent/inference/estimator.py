@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from fogveil.agent.inference.fog_belief import FogBelief
 from fogveil.agent.inference.fog_bounds import Model
 from fogveil.agent.inference.population import Population, Prior
 from fogveil.agent.inference.transcript import Floats, Transcript, as_table
+from fogveil.agent.policy import AgentView
 from fogveil.core.disclosure import Level
 from fogveil.core.randomness import drawn
 
@@ -59,8 +60,7 @@ def _believe(
     believed: dict[int, ServiceEstimate] = {}
     constant = []
     for number, (observation, node) in enumerate(transcript.decisions, 1):
-        assert observation.counts is not None
-        belief.observe(observation.time, observation.counts)
+        belief.observe(observation)
         if number in marks:
             believed[number] = ServiceEstimate(as_table(view, belief.service), explained=False)
             if belief.bounds.model is Model.PRODUCT:
@@ -69,25 +69,43 @@ def _believe(
     return believed, constant
 
 
-class _Attempt:
+Kind = TypeVar("Kind", bound=Evidence)
+
+
+class Attempt(Generic[Kind]):
     """One search for an explanation, in stages of growing evidence."""
 
-    def __init__(self, kind: type[Evidence], transcript: Transcript, number: int) -> None:
-        self._kind, self._transcript = kind, transcript
-        seed = drawn(transcript.view.seed, number + 1)
+    def __init__(self, kind: type[Kind], view: AgentView, number: int) -> None:
+        self._kind = kind
+        seed = drawn(view.seed, number + 1)
         random = np.random.Generator(np.random.Philox(seed))
-        self._population = Population(Prior(transcript.view), random)
+        self.population = Population(Prior(view), random, kind.most_guesses)
         self.estimates: dict[int, tuple[ServiceEstimate, float]] = {}
         """By the number of decisions: the estimate and its misfit."""
 
-    def proceed(self, stages: Iterable[int]) -> None:
-        """Continue with more evidence and store the estimate of each stage."""
+    @property
+    def misfit(self) -> float:
+        """The misfit of the guess that explains the evidence best."""
+        return self.population.misfit
+
+    def extend(self, transcript: Transcript) -> Kind:
+        """Continue with a transcript that extends those before; return its evidence."""
+        evidence = self._kind(transcript)
+        self.population.explain(evidence)
+        return evidence
+
+    def proceed(self, transcript: Transcript, stages: Iterable[int]) -> None:
+        """Continue with more of a transcript and store the estimate of each stage."""
         for stage in stages:
-            evidence = self._kind(self._transcript.first(stage))
-            self._population.explain(evidence)
-            misfit = self._population.misfit
-            estimate = ServiceEstimate(self._population.service, evidence.explained(misfit))
-            self.estimates[stage] = estimate, misfit
+            evidence = self.extend(transcript.first(stage))
+            estimate = ServiceEstimate(self.population.service, evidence.explained(self.misfit))
+            self.estimates[stage] = estimate, self.misfit
+
+    def search(self, transcript: Transcript, growth: float) -> Kind:
+        """Explain a whole transcript, in stages that grow by a factor; return its evidence."""
+        *stages, _ = _stages(0, len(transcript), growth, [])
+        self.proceed(transcript, stages)
+        return self.extend(transcript)
 
 
 def _search(
@@ -98,13 +116,13 @@ def _search(
     selection = min(last, SELECTION)
     attempts = []
     for number, growth in enumerate(kind.growths):
-        attempt = _Attempt(kind, transcript, number)
-        attempt.proceed(_stages(0, selection, growth, marks))
+        attempt = Attempt(kind, transcript.view, number)
+        attempt.proceed(transcript, _stages(0, selection, growth, marks))
         attempts.append(attempt)
         if attempt.estimates[selection][0].explained:
             break
     best = min(attempts, key=lambda attempt: attempt.estimates[selection][1])
-    best.proceed(_stages(selection, last, kind.growths[0], marks))
+    best.proceed(transcript, _stages(selection, last, kind.growths[0], marks))
     return {
         mark: min(
             (attempt.estimates[mark] for attempt in attempts if mark in attempt.estimates),

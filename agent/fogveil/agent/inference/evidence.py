@@ -57,8 +57,12 @@ class Evidence(ABC):
     """Sweeps at that temperature."""
     guesses: int
     """The size of the population."""
+    most_guesses: ClassVar[int] = 0
+    """Guesses at the beginning; 0 for as many as usual."""
     mixes_nodes: ClassVar[bool]
     """Whether departures of one node can be mistaken for another's."""
+    redraws: ClassVar[bool] = False
+    """Whether guesses draw a number anew now and then: the right one may be far away."""
     growths: ClassVar[tuple[float, ...]]
     """The factor by which the evidence grows from stage to stage, for each attempt."""
 
@@ -135,7 +139,9 @@ class TotalEvidence(Evidence):
     mixes_nodes = True
     growths = (1.3, 2.0, 1.3, 2.0, 1.3, 1.3)
     NOISE = 0.15
-    """Jobs per observation that the Cloud may add; a wrong explanation is off by more."""
+    """Misfit per observation that the Cloud may cause; a wrong explanation has more."""
+    CLOUD = 1.0
+    """Weight of a job that the Cloud may have added."""
     FEWEST, MOST, WORK = 128, 500, 60_000
     """Guesses, and guesses times observations: a longer transcript needs fewer guesses."""
 
@@ -161,9 +167,37 @@ class TotalEvidence(Evidence):
         """Return by how many jobs the totals are off, summed over all instants."""
         off = parts.cumsum(axis=1, dtype=np.int32)
         off -= self._departed
-        misfit: Floats = np.abs(off, out=off).sum(axis=1, dtype=np.float64)
+        total = off.sum(axis=1, dtype=np.float64)
+        above = np.maximum(off, 0, out=off).sum(axis=1, dtype=np.float64)
+        misfit: Floats = self.CLOUD * above + (above - total)
         return misfit
 
     def explained(self, misfit: float) -> bool:
         """Return whether the Cloud may account for the misfit."""
-        return misfit <= self.NOISE * self.decisions
+        return self.excess(misfit) <= 1
+
+    def excess(self, misfit: float) -> float:
+        """Return the misfit as a multiple of what the Cloud may cause."""
+        return misfit / (self.NOISE * self.decisions)
+
+
+class ThoroughTotalEvidence(TotalEvidence):
+    """The same with more guesses, which now and then draw a number anew.
+
+    For an agent that must not rely on a wrong explanation, and does not probe.
+    """
+
+    redraws = True
+    most_guesses = 2000
+    MOST, WORK = 1500, 90_000
+
+
+class CloudedTotalEvidence(ThoroughTotalEvidence):
+    """The same where the Cloud is busy, so that its part of the total must not mislead.
+
+    The Cloud can only add jobs, and those that it adds stay for some decisions: a total above the
+    predicted one weighs little, and one below it weighs all.
+    """
+
+    CLOUD = 0.2
+    NOISE = 0.05

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import inf
 
 from fogveil.agent.inference.fog_bounds import FogBounds
-from fogveil.agent.inference.node_belief import NodeBelief
+from fogveil.agent.inference.node_belief import Finished, NodeBelief
 from fogveil.agent.inference.soft_means import SoftMeans, Table
 from fogveil.agent.inference.spread import later_of
-from fogveil.agent.policy import AgentView
+from fogveil.agent.policy import AgentView, Observation
 
 TRIALS = 5
 """Observations per node after which bounds without contradiction are trusted."""
@@ -35,10 +35,14 @@ class FogBelief:
         self._trials = TRIALS * nodes
         self._estimates = self.means.estimates
         self._now = 0.0
+        self.counts: Sequence[int] = [0] * nodes
+        """The disclosed counts."""
 
-    def observe(self, now: float, counts: Sequence[int]) -> None:
+    def observe(self, observation: Observation) -> None:
         """Update the model by the counts of a decision instant."""
-        self._now = now
+        assert observation.counts is not None
+        self.counts = counts = observation.counts
+        self._now = now = observation.time
         for node, count in zip(self.nodes, counts, strict=True):
             node.observe(now, count)
         self._apply_bounds(now, counts)
@@ -50,6 +54,26 @@ class FogBelief:
         self.bounds.placed(node, job, cluster, category)
         arrival = self._now + self._view.up[cluster][category][node]
         self.nodes[node].place(arrival, job, category)
+
+    @property
+    def known(self) -> bool:
+        """True: the estimates can be relied on from the beginning, with their deviations."""
+        return True
+
+    @property
+    def deviations(self) -> Table:
+        """Standard deviation of each expected service time, relative to it."""
+        return self.means.deviations
+
+    @property
+    def factor_variance(self) -> float:
+        """Squared coefficient of variation of service."""
+        return self.means.factor_variance
+
+    @property
+    def finished(self) -> list[list[Finished]]:
+        """Per node the jobs that the last counts showed to be finished."""
+        return [node.finished for node in self.nodes]
 
     @property
     def service(self) -> Table:

@@ -22,9 +22,12 @@ from fogveil.agent.policy import AgentView
 COOLING = 0.75
 """Factor from one temperature to the next."""
 FIRST_GUESSES = 1000
-"""Guesses drawn from the prior."""
+"""Guesses drawn from the prior, at least."""
 STEP_EXPONENTS = (-4.0, -0.3)
 """Steps have sizes between ten to these powers."""
+
+REDRAWN = 0.2
+"""Share of the steps that draw a number anew, where guesses do."""
 
 
 class Prior:
@@ -55,17 +58,22 @@ class Prior:
 class Population:
     """The guesses, annealed on growing evidence."""
 
-    def __init__(self, prior: Prior, random: np.random.Generator) -> None:
+    def __init__(self, prior: Prior, random: np.random.Generator, guesses: int = 0) -> None:
         self._prior, self._random = prior, random
         self._all_nodes = range(prior.nodes)
-        self._guesses = prior.draw(FIRST_GUESSES, random)
+        self._guesses = prior.draw(max(guesses, FIRST_GUESSES), random)
+
+    @property
+    def logarithms(self) -> tuple[Floats, Floats]:
+        """Mean and deviation of the logarithms of service times, as tables[node, category]."""
+        speeds, works = np.split(self._guesses, [self._prior.nodes], axis=1)
+        logs = works[:, None, :] - speeds[:, :, None]
+        return logs.mean(axis=0), logs.std(axis=0)
 
     @property
     def service(self) -> Floats:
         """The estimate: the guesses' geometric mean, as table[node, category]."""
-        speeds, works = np.split(self._guesses, [self._prior.nodes], axis=1)
-        logs = works[:, None, :] - speeds[:, :, None]
-        service: Floats = np.exp(logs.mean(axis=0))
+        service: Floats = np.exp(self.logarithms[0])
         return service
 
     @property
@@ -142,6 +150,9 @@ class Population:
         difference = scale * (guesses[one, place] - guesses[other, place])
         takes_step = self._random.random(size) < 0.5  # noqa: PLR2004
         guesses[:, place] += np.where(takes_step, self._steps(), difference)
+        if self._evidence.redraws:
+            drawn = self._random.random(size) < REDRAWN
+            guesses[drawn, place] = self._prior.draw(size, self._random)[drawn, place]
         return guesses
 
     def _exchanged(self, one: int, other: int) -> Floats:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fogveil.agent.policy import AgentView
 from fogveil.core.disclosure import CountKind
 
@@ -19,16 +17,12 @@ class Bursts:
     time between two observations blurs their sum. In a total the burst stands out from the rest.
     """
 
-    def __init__(self, view: AgentView, most: int | None = None) -> None:
+    def __init__(self, view: AgentView) -> None:
         self._burst, self._nodes = BURSTS[view.count], len(view.nodes)
-        if most is not None:
-            self._burst = min(most, self._burst)
-        self._placed, self._node = 0, -1
+        self._placed = 0
 
-    def next(self, choose: Callable[[], int | None] = lambda: None) -> int:
-        """Return the node for the next job; where a burst begins, `choose` may name its node."""
-        if self._placed % self._burst == 0:
-            chosen = choose()
-            self._node = (self._node + 1) % self._nodes if chosen is None else chosen
+    def next(self) -> int:
+        """Return the node for the next job."""
+        node = self._placed // self._burst % self._nodes
         self._placed += 1
-        return self._node
+        return node

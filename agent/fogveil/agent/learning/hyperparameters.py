@@ -31,6 +31,8 @@ class Hyperparameters(BaseModel):
     """Chance of a random action while the buffer is filled."""
     distribution_decay: Annotated[float, Field(gt=0, le=0.99)] = 0.5
     """What PARL's distribution d keeps of its past at each placement; Algorithm 1 halves it."""
+    reward_reach: Annotated[int, Field(ge=0)] = 40
+    """For veil and veil-total: how many jobs behind a job are asked how much it delayed them."""
     batch_size: Positive = 50
     train_period: Positive = 4
     """Decision steps between two training steps."""

@@ -12,9 +12,6 @@ from collections.abc import Iterable, Iterator
 
 from fogveil.agent.inference.node_belief import Finished
 
-REACH = 40
-"""Jobs behind a job; the delay it causes beyond them is neglected."""
-
 
 class _Unsettled:
     """A job whose cost to others is not complete yet."""
@@ -30,13 +27,17 @@ class MarginalDelay:
 
     Three jobs of four time units each arrive at 0, 1 and 2: the first delays the two others.
 
-    >>> node = MarginalDelay()
+    >>> node = MarginalDelay(reach=40)
     >>> jobs = [(7, 0, 0, 4), (8, 1, 4, 8), (9, 2, 8, 12), (10, 20, 20, 24)]
     >>> list(node.settle(Finished(*job) for job in jobs))
     [(7, 10.0), (8, 12.0), (9, 12.0)]
+    >>> list(MarginalDelay(reach=0).settle([Finished(7, 0, 0, 4)]))
+    [(7, 4.0)]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reach: int) -> None:
+        self._reach = reach
+        """Jobs behind a job; the delay it causes beyond them is neglected."""
         self._unsettled: list[_Unsettled] = []
 
     def settle(self, finished: Iterable[Finished]) -> Iterator[tuple[int, float]]:
@@ -48,9 +49,12 @@ class MarginalDelay:
                 other.push = min(other.push, waited)
                 other.cost += other.push
                 other.behind += 1
-                if other.push > 0 and other.behind < REACH:
+                if other.push > 0 and other.behind < self._reach:
                     unsettled.append(other)
                 else:
                     yield other.job, other.cost
-            unsettled.append(_Unsettled(job, float(finish), finish - started))
+            if self._reach:
+                unsettled.append(_Unsettled(job, float(finish), finish - started))
+            else:
+                yield job, float(finish)
             self._unsettled = unsettled

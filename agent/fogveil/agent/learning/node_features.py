@@ -1,4 +1,4 @@
-"""The inputs of veil's network: for each node, what is believed of it at a decision."""
+"""The inputs of the networks of veil and veil-total: for each node, what is believed of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fogveil.agent.inference.fog_belief import FogBelief
+from fogveil.agent.inference.total_belief import TotalBelief
 from fogveil.agent.learning.actor import Floats
 from fogveil.agent.policy import AgentView, Observation
 
@@ -38,7 +39,7 @@ class Feature(IntEnum):
     BACKLOG = 5
     """Expected time until the node has served what arrived there."""
     COUNT = 6
-    """The disclosed count."""
+    """The disclosed count; at level `total` the believed one."""
     IN_TRANSIT = 7
     """Own jobs on their way to the node."""
     DEVIATION = 8
@@ -63,29 +64,27 @@ FEATURES = len(Feature)
 class NodeFeatures:
     """Computes the features of all nodes, [node, feature], from the beliefs about them."""
 
-    def __init__(self, view: AgentView) -> None:
-        self._view = view
-        self.belief = FogBelief(view)
+    def __init__(self, view: AgentView, belief: FogBelief | TotalBelief) -> None:
+        self._view, self.belief = view, belief
         self._round_trip = float((np.array(view.up) + np.array(view.down)).mean())
         self._work = np.zeros(len(view.nodes))
         """Service time placed on each node, with exponential forgetting."""
         self._last_time = 0.0
 
     def observe(self, observation: Observation) -> Floats:
-        """Update the beliefs by a decision's counts and return the features."""
-        assert observation.counts is not None
+        """Update the beliefs by what was disclosed at a decision and return the features."""
         now, job, cluster, category, *_ = observation
         belief, view = self.belief, self._view
-        belief.observe(now, observation.counts)
+        belief.observe(observation)
         responses = np.array(belief.responses(job, cluster, category))
         overtaken = np.array(belief.overtaken(job, cluster, category))
         service_times = np.array(belief.service)
         self.unit = unit = self._round_trip + float(service_times.mean())
         self._service = service = service_times[:, category]
         load = self._load(now)
-        deviation = np.array(belief.means.deviations)[:, category]
+        deviation = np.array(belief.deviations)[:, category]
         prior = responses + overtaken * service
-        counts = np.array(observation.counts, float)
+        counts = np.array(belief.counts, float)
         columns = {
             Feature.PRIOR: prior / unit,
             Feature.GAP: (prior - prior.min()) / unit,
@@ -97,7 +96,7 @@ class NodeFeatures:
             Feature.IN_TRANSIT: np.array(belief.in_transit) / 4,
             Feature.DEVIATION: deviation,
             Feature.DEVIATION_TIME: deviation * service / unit,
-            Feature.FACTOR_VARIANCE: belief.means.factor_variance,
+            Feature.FACTOR_VARIANCE: belief.factor_variance,
             Feature.MEAN_COUNT: counts.mean() / 8,
             Feature.OVERTAKEN: overtaken * service / unit,
             Feature.LOAD: load,

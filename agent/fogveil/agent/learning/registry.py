@@ -42,6 +42,11 @@ AGENTS = {
         "Veil",
         "observes counts, infers the rest, learns the inference's error",
     ),
+    "veil-total": Entry(
+        "fogveil.agent.learning.veil_total",
+        "VeilTotal",
+        "the same at the paper's level of privacy: observes the total",
+    ),
     "plrl-ed": Entry(
         "fogveil.agent.learning.plrl", "PlrlDelay", "literature: penalised by execution delay"
     ),

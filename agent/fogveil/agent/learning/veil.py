@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fogveil.agent.inference.fog_belief import FogBelief
 from fogveil.agent.inference.node_belief import Finished
+from fogveil.agent.inference.total_belief import TotalBelief
 from fogveil.agent.learning.actor import Actor, Floats, run_layers
 from fogveil.agent.learning.agent_base import LearningAgent
 from fogveil.agent.learning.hyperparameters import Hyperparameters
@@ -56,16 +58,23 @@ class VeilActor(Actor):
 
     def reset(self) -> None:
         """Begin without knowledge of any node."""
-        self._nodes = NodeFeatures(self.view)
+        self._nodes = NodeFeatures(self.view, self.make_belief())
+
+    def make_belief(self) -> FogBelief | TotalBelief:
+        """Return the beliefs before any observation."""
+        return FogBelief(self.view)
 
     def observe(self, observation: Observation) -> None:
-        """Update the beliefs by the counts, and the features by the beliefs."""
+        """Update the beliefs by what was disclosed, and the features by the beliefs."""
         self.features = self._nodes.observe(observation)
 
     def values(self, observation: Observation) -> Floats:  # noqa: ARG002 (`observe` has used it)
         """Return the nodes' values: the negated expected response plus its learned correction."""
+        prior = self.features[:, Feature.PRIOR]
+        if not self._nodes.belief.known:
+            return -prior
         correction: Floats = run_layers(self.layers, self.features)[:, 0]
-        return correction - self.features[:, Feature.PRIOR]
+        return correction - prior
 
     def placed(self, observation: Observation, action: int) -> None:
         """Add the placement to the beliefs: it explains the next counts."""
@@ -77,8 +86,8 @@ class VeilActor(Actor):
         return self._nodes.unit
 
     def finished(self) -> list[list[Finished]]:
-        """Return per node the jobs that the last counts showed to be finished."""
-        return [node.finished for node in self._nodes.belief.nodes]
+        """Return per node the jobs that are known to be finished since the last decision."""
+        return self._nodes.belief.finished
 
 
 class _Pending(NamedTuple):
@@ -118,7 +127,7 @@ class Veil(LearningAgent):
         """Begin an episode; pending decisions of the last one stay without a reward."""
         super().reset()
         self._pending: dict[int, _Pending] = {}
-        self._costs = [MarginalDelay() for _ in self.view.nodes]
+        self._costs = [MarginalDelay(self.hyperparameters.reward_reach) for _ in self.view.nodes]
 
     @property
     def pending(self) -> dict[int, int]:

@@ -30,9 +30,10 @@ POLICIES = {
     "parl": _entry("parl", "ShippedParl", "the paper's agent, trained on the scenario paper"),
     "veil": _entry("veil", "ShippedVeil", "trained on counts: least delay caused to all jobs"),
     "veil-total": _entry(
-        "veil_total", "VeilTotal", "the total alone: probes the nodes, then infers"
+        "veil_total", "ShippedVeilTotal", "trained on the total: least delay to all jobs"
     ),
     "ci-setr": _entry("ci_setr", "CountInferredResponse", "counts alone, speeds inferred"),
+    "ti-setr": _entry("ti_setr", "TotalInferredResponse", "the total alone, speeds inferred"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fogveil.agent.inference.fog_belief import FogBelief
+from fogveil.agent.inference.total_belief import TotalBelief
 from fogveil.agent.policy import Level, Observation, Policy
 
 
@@ -18,12 +19,11 @@ class CountInferredResponse(Policy):
 
     def reset(self) -> None:
         """Begin with no knowledge of any node."""
-        self.belief = FogBelief(self.view)
+        self.belief: FogBelief | TotalBelief = FogBelief(self.view)
 
     def place(self, observation: Observation) -> int:
-        """Return the node of the shortest total response, uncertain times taken optimistically."""
-        assert observation.counts is not None
-        self.belief.observe(observation.time, observation.counts)
+        """Return the node of the shortest expected total response."""
+        self.belief.observe(observation)
         responses = self.belief.responses(
             observation.job, observation.cluster, observation.category
         )

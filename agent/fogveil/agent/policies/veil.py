@@ -19,10 +19,11 @@ class ShippedVeil(VeilActor):
     """Place by the learned marginal delay, inferred from counts."""
 
     def __init__(self, view: AgentView) -> None:
-        super().__init__(view, _layers(view.count))
+        super().__init__(view, trained_layers("veil", view.count))
 
 
 @lru_cache  # read once, while the agent's process may still read the package's files
-def _layers(count: CountKind) -> Layers:
-    file = TRAINED / f"veil-{count}.npz"
+def trained_layers(agent: str, count: CountKind) -> Layers:
+    """Return the network of a shipped agent that has a file per kind of count."""
+    file = TRAINED / f"{agent}-{count}.npz"
     return layers_of(file, read_checkpoint(file))

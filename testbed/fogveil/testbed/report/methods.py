@@ -25,8 +25,9 @@ STYLES = {
     "plrl-edql": ("#2166AC", "P"),
     "veil": ("#1B7837", "X"),
     "veil-total": ("#7FBC41", "d"),
+    "ti-setr": ("#66C2A5", "o"),
 }
-LEARNED = ("parl", "plrl-ed", "plrl-ql", "plrl-edql", "veil")
+LEARNED = ("parl", "plrl-ed", "plrl-ql", "plrl-edql", "veil", "veil-total")
 OTHER_COLOURS = ("#B8860B", "#7F0000", "#004D40", "#4A148C")
 
 
@@ -53,4 +54,4 @@ def line(label: str) -> str:
     """Return the line style: learned methods solid, traditional dashed, inferring rules dotted."""
     if method_of(label) in LEARNED:
         return "-"
-    return ":" if label in ("setr", "ci-setr", "veil-total") else "--"
+    return ":" if label in ("setr", "ci-setr", "ti-setr") else "--"

@@ -28,18 +28,27 @@ from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.records.training_log import DESCRIPTION, scenario_digest
 from fogveil.testbed.scenario import Scenario, load_scenario
 
-TRAINING_SECONDS = {"parl": 125.0, "plrl-ed": 100.0, "plrl-ql": 100.0, "plrl-edql": 100.0}
+TRAINING_SECONDS = {
+    "parl": 125.0,
+    "plrl-ed": 100.0,
+    "plrl-ql": 100.0,
+    "plrl-edql": 100.0,
+    "veil-total": 120.0,
+}
 """CPU time of a whole training when last measured; it grows with the agent's share."""
 OTHER_TRAINING_SECONDS = 30.0
 DECISION_SECONDS = {
     "electre-queue": 160e-6,
     "ci-setr": 90e-6,
     "veil": 160e-6,
-    "veil-total": 770e-6,
+    "veil-total": 160e-6,
 }
 OTHER_DECISION_SECONDS = 25e-6
 RUN_SECONDS = 0.03
 """CPU time of a run beside its decisions."""
+INFERENCE_SECONDS = 6.0
+"""CPU time of a run that infers service times from totals, beside its decisions."""
+INFERRING = ("veil-total", "ti-setr")
 SOURCES = 24
 """Clusters times applications in most scenarios."""
 
@@ -151,7 +160,8 @@ def run_tasks(evaluations: Iterable[Evaluation]) -> list[Task]:
                 own = getattr(load_scenario(comparison.file).sources, "scale", None)
             decisions = SOURCES * run.horizon / (run.rate or own or 1.0)
             each = DECISION_SECONDS.get(evaluation.method, OTHER_DECISION_SECONDS)
-            seconds = RUN_SECONDS + each * decisions
+            infers = evaluation.method.startswith(INFERRING)
+            seconds = RUN_SECONDS + each * decisions + INFERENCE_SECONDS * infers
             tasks.append(Task(seconds, comparison=comparison, run=run))
     return sorted(tasks, key=lambda task: -task.seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 PAPER, STRESS = "paper", "stress"
@@ -22,6 +23,8 @@ class Method(NamedTuple):
     veto: float | None = None
     """ELECTRE's veto on the criterion `service`, if it is not the scenario's."""
     scenarios: tuple[str, ...] = (PAPER, STRESS)
+    most_seeds: int = sys.maxsize
+    """Evaluation seeds at most, for a method whose runs take long."""
 
 
 METHODS = (
@@ -34,7 +37,7 @@ METHODS = (
     Method("plrl-edql", "learned", trained=True),
     Method("plrl-ql", "learned", trained=True),
     Method("plrl-ed", "learned", trained=True),
-    Method("veil-total", "ours"),
+    Method("veil-total", "ours", most_seeds=5),
     Method("ci-setr", "ours"),
     Method("veil", "ours"),
     Method("electre with veto", "informed", "electre", veto=VETO, scenarios=(PAPER,)),

@@ -11,11 +11,12 @@ from fogveil.testbed.experiments.reproduce import tables, texts
 from fogveil.testbed.experiments.reproduce.claims import claims
 from fogveil.testbed.experiments.reproduce.drawings import draw_environment, read_curves
 from fogveil.testbed.experiments.reproduce.methods import PAPER, STRESS
-from fogveil.testbed.experiments.reproduce.plan import COUNTS, Plan
+from fogveil.testbed.experiments.reproduce.plan import COUNTS, HORIZONS, OURS, Plan, total_section
 from fogveil.testbed.experiments.reproduce.section_results import SectionResults
 from fogveil.testbed.experiments.reproduce.veil_tables import (
     others_table,
     random_service_table,
+    total_table,
     veil_table,
 )
 from fogveil.testbed.records.output import reporting_write_errors
@@ -37,6 +38,8 @@ def write_page(plan: Plan) -> list[Path]:
         if scenario == PAPER:
             text = tables.claims_table(claims(results, curves))
             parts.insert(1, f"## The paper's claims\n\n{texts.CLAIMS}\n{text}")
+    by_horizon = {horizon: read_section(plan, total_section(horizon)) for horizon in HORIZONS}
+    parts.append(f"## From the total alone\n\n{texts.TOTAL}\n{total_table(by_horizon)}")
     parts.append(_veil_part(plan))
     page = plan.scale.docs / PAGE
     with reporting_write_errors(page):
@@ -76,7 +79,7 @@ def environment_section(plan: Plan, scenario: str, results: SectionResults) -> s
     def image(name: str, alternative: str) -> str:
         return f"![{alternative}]({(IMAGES / f'{scenario}-{name}.png').as_posix()})\n"
 
-    agents = dict.fromkeys(t.agent for t in trainings if t.agent != "veil")
+    agents = dict.fromkeys(t.agent for t in trainings if t.agent not in OURS)
     parts = [
         f"## The environment `{scenario}`\n",
         texts.ENVIRONMENTS[scenario],

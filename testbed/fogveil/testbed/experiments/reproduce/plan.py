@@ -26,6 +26,15 @@ SERVICES = {
     "erlang": {"distribution": "erlang", "shape": 4},
 }
 PLRL = ("plrl-edql", "plrl-ql", "plrl-ed")
+OURS = ("veil", "veil-total")
+"""Trained once per kind of count, at the highest rate, and evaluated everywhere."""
+OWN_DELAY = "own-delay"
+"""veil-total without the delay that a decision causes to others in its reward: an ablation."""
+LONG_EPISODES = 30_000.0
+"""For veil-total, which begins every episode without knowledge of any node."""
+
+TOTAL_SEEDS = (5, 2)
+"""Evaluation seeds of each training of veil-total, by horizon: a run takes seconds."""
 
 
 class TrainingSet(NamedTuple):
@@ -38,6 +47,7 @@ class TrainingSet(NamedTuple):
     share: float = 1.0
     """Of the agent's own length, which for the paper's agents is the paper's."""
     counts: tuple[str, ...] = ("waiting",)
+    variant: str = ""
 
     def describe(self) -> tuple[str, ...]:
         """Return the set in words: scenario, agent, rates, seeds, length."""
@@ -45,7 +55,8 @@ class TrainingSet(NamedTuple):
         seeds = ", ".join(map(str, self.seeds))
         counts = "" if len(self.counts) == 1 else f" ({' and '.join(self.counts)} counts each)"
         length = "full" if self.share == 1 else f"short: {self.share:.0%}"
-        return self.scenario, self.agent, rates, seeds + counts, length
+        agent = " ".join(filter(None, (self.agent, self.variant)))
+        return self.scenario, agent, rates, seeds + counts, length
 
 
 TRAINING_COLUMNS = ("scenario", "agent", "β", "training seeds", "length")
@@ -76,6 +87,8 @@ FULL = Scale(
         TrainingSet(STRESS, "parl", RATES, (1, 2)),
         *(TrainingSet(STRESS, name, (HEAVY,), (1,)) for name in PLRL),
         TrainingSet(STRESS, "veil", (HEAVY,), (1, 2, 3), counts=COUNTS),
+        TrainingSet(STRESS, "veil-total", (HEAVY,), range(1, 6)),
+        TrainingSet(STRESS, "veil-total", (HEAVY,), (1, 2), variant=OWN_DELAY),
     ),
 )
 QUICK = Scale(
@@ -88,6 +101,7 @@ QUICK = Scale(
         *(TrainingSet(PAPER, name, RATES, (11,), 0.2) for name in PLRL),
         TrainingSet(STRESS, "parl", RATES, (1,), 0.2),
         TrainingSet(STRESS, "veil", (HEAVY,), (1,), 0.5, counts=COUNTS),
+        TrainingSet(STRESS, "veil-total", (HEAVY,), (1,), 0.25),
     ),
 )
 
@@ -101,12 +115,14 @@ class PlannedTraining(NamedTuple):
     seed: int
     share: float
     count_kind: str
+    variant: str
     out: Path
 
     @property
     def folder(self) -> Path:
         """The training's folder; its name ends in the seed."""
-        variant = self.count_kind if self.agent == "veil" else f"{self.rate:g}"
+        variant = self.count_kind if self.agent in OURS else f"{self.rate:g}"
+        variant = "-".join(filter(None, (variant, self.variant)))
         return self.out / "training" / f"{self.scenario}-{self.agent}-{variant}-{self.seed}"
 
     @property
@@ -127,6 +143,8 @@ class PlannedTraining(NamedTuple):
             "training_steps": max(round(own.training_steps * self.share), 1),
             "buffer_capacity": max(round(own.buffer_capacity * self.share), 200),
         }
+        if self.variant == OWN_DELAY:
+            lengths["reward_reach"] = 0
         return own.model_copy(update=lengths)
 
     def load_scenario(self) -> Scenario:
@@ -136,8 +154,10 @@ class PlannedTraining(NamedTuple):
             "seed": self.seed,
             "disclosure": "full",
         }
-        if self.agent == "veil":
+        if self.agent in OURS:
             overrides["count"] = self.count_kind
+        if self.agent == "veil-total":
+            overrides |= {"horizon": LONG_EPISODES, "disclosure": "total"}
         return load_scenario(self.scenario, overrides)
 
 
@@ -171,7 +191,7 @@ class Plan(NamedTuple):
 def make_plan(scale: Scale, data: Path | None) -> Plan:
     """Return the plan; the scenario geant is in it where a folder of real data is given."""
     trainings = [
-        PlannedTraining(s.scenario, s.agent, rate, seed, s.share, count, scale.out)
+        PlannedTraining(s.scenario, s.agent, rate, seed, s.share, count, s.variant, scale.out)
         for s in scale.sets
         for seed in s.seeds
         for rate in s.rates
@@ -180,6 +200,7 @@ def make_plan(scale: Scale, data: Path | None) -> Plan:
     plan = Plan(scale, trainings, [])
     for scenario in (PAPER, STRESS):
         plan.evaluations.extend(_of_environment(plan, scenario))
+    plan.evaluations.extend(_of_totals(plan))
     for count in COUNTS:
         plan.evaluations.extend(_of_veil(plan, count, data))
     return plan
@@ -199,7 +220,10 @@ def _of_environment(plan: Plan, scenario: str) -> Iterator[Evaluation]:
         overrides = _with_veto(scenario, method) if method.veto is not None else {}
         if not method.trained:
             spec = method.policy or method.name
-            comparison = _compare(plan.scale, scenario, scenario, spec, overrides=overrides)
+            seeds = min(plan.scale.seeds, method.most_seeds)
+            comparison = _compare(
+                *(plan.scale, scenario, scenario, spec), overrides=overrides, seeds=seeds
+            )
             yield Evaluation(scenario, method.name, None, comparison)
         for training in plan.trainings:
             if method.trained and (training.scenario, training.agent) == (scenario, method.name):
@@ -214,6 +238,28 @@ def _with_veto(scenario: str, method: Method) -> dict[str, Any]:
         if criterion["name"] == "service":
             criterion["veto"] = method.veto
     return {"electre.criteria": criteria}
+
+
+def _of_totals(plan: Plan) -> Iterator[Evaluation]:
+    """Yield veil-total by training, its ablation, and its rivals, in `stress`."""
+    scale = plan.scale
+    for horizon, most in zip(HORIZONS, TOTAL_SEEDS, strict=True):
+        section = total_section(horizon)
+        options: dict[str, Any] = {"horizons": (horizon,), "seeds": min(most, scale.seeds)}
+        for name in ("jsq", "ti-setr", "setr"):
+            comparison = _compare(scale, section, STRESS, name, **options)
+            yield Evaluation(section, name, None, comparison)
+        for training in plan.trainings:
+            if training.agent == "veil-total":
+                spec = str(training.light)
+                comparison = _compare(scale, section, STRESS, spec, **options)
+                method = " ".join(filter(None, ("veil-total", training.variant)))
+                yield Evaluation(section, method, training, comparison)
+
+
+def total_section(horizon: float) -> str:
+    """Return the section of veil-total's trainings at one horizon."""
+    return f"total-{horizon:g}"
 
 
 def _of_veil(plan: Plan, count: str, data: Path | None) -> Iterator[Evaluation]:
@@ -258,6 +304,8 @@ def _compare(
     rates: tuple[float | None, ...] = RATES,
     horizons: tuple[float, ...] = HORIZONS,
     overrides: dict[str, Any] | None = None,
+    seeds: int | None = None,
 ) -> Comparison:
     out = scale.out / section
-    return Comparison(scenario, overrides or {}, (policy,), rates, horizons, scale.seeds, out)
+    seeds = seeds or scale.seeds
+    return Comparison(scenario, overrides or {}, (policy,), rates, horizons, seeds, out)

@@ -42,6 +42,20 @@ OURS = """`setr`, the oracle, is told everything and is greedy. The interval of 
 evaluation seeds.
 """
 
+TOTAL = """PARL and veil-total are given the same: cluster, category, own placements, public
+latencies and the sum Σq. Environment `stress`, 10K | 100K; each training (at β = 100) has a row of
+its own. What veil-total does otherwise, one step at a time:
+
+- PARL's state d forgets a placement within a few decisions, and its reward mixes the effects of
+  many: its trainings are in the tables of `stress` above.
+- `ti-setr` learns no network. It infers service times from the totals, follows the nodes' queues
+  by its own placements, jobs in transit included, and chooses the shortest expected response.
+- `veil-total own-delay` is a double DQN on top of that, rewarded by the delay of its own job alone.
+- `veil-total` is rewarded by the delay that the decision caused to all jobs.
+
+All of them start without knowledge of any node in every run; PARL was trained at each rate.
+"""
+
 VEIL = """A double DQN that sees counts at decision instants, public latencies and its own
 past. It is trained once per seed and kind of count, in `stress` at β = 100 (60K decisions), and
 evaluated everywhere. `setr` is the clairvoyant greedy oracle; `ci-setr` infers service times and

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from fogveil.testbed.experiments.reproduce.plan import HORIZONS, OTHERS, RATES
 from fogveil.testbed.experiments.reproduce.section_results import SectionResults
 from fogveil.testbed.experiments.reproduce.tables import format_ratio
 from fogveil.testbed.report.markdown import markdown_table
-from fogveil.testbed.report.statistics import Estimate
+from fogveil.testbed.report.statistics import Estimate, format_number
 
 SHORT = HORIZONS[0]
 
@@ -39,6 +39,33 @@ def veil_table(results: SectionResults) -> str:
         *("veil / ci-setr", "against jsq"),
     )
     return markdown_table(head, rows) + "\n" + _worst_line(worst)
+
+
+def total_table(by_horizon: Mapping[float, SectionResults]) -> str:
+    """Return the methods that are told the total, each training by itself, against jsq and setr."""
+    rows = []
+    short = by_horizon[SHORT]
+    for method in ("jsq", "ti-setr", "veil-total own-delay", "veil-total"):
+        for training in short.trainings(method, RATES[0], SHORT):
+            cells = []
+            for rate in RATES:
+                values = [
+                    results.by_training(method, rate, horizon).get(training)
+                    for horizon, results in by_horizon.items()
+                ]
+                delays = " \\| ".join("–" if v is None else format_number(v) for v in values)
+                cells.append(
+                    f"{delays} ({format_ratio(short.ratio(method, rate, SHORT, training))})"
+                )
+            seed = training.rpartition("-")[2]
+            rows.append((f"{method}, training {seed}" if training else method, *cells))
+    oracle = [
+        " \\| ".join(str(results.mean("setr", rate, at)) for at, results in by_horizon.items())
+        for rate in RATES
+    ]
+    rows.append(("setr", *oracle))
+    head = ("Fog loop, 10K \\| 100K (10K / setr)", *(f"β = {rate:g}" for rate in RATES))
+    return markdown_table(head, rows)
 
 
 def others_table(read: Callable[[str], SectionResults]) -> str:

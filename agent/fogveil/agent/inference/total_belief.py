@@ -1,0 +1,168 @@
+"""The agent's model of all nodes, inferred from the total of their counts alone.
+
+Which jobs a node gets, and when, is the agent's own knowledge; only the service times are not. A
+population of guesses of them is annealed on the totals again and again, as decisions are taken. In
+between, every node is taken to be as fast as the guesses are in the mean. A node about which they
+disagree appears slow, because a slow one would cost more than a fast one would save: it is tried
+when the better known ones are busy, and no earlier. So there is no phase of probing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from fogveil.agent.inference.estimator import Attempt
+from fogveil.agent.inference.evidence import (
+    CloudedTotalEvidence,
+    ThoroughTotalEvidence,
+    TotalEvidence,
+)
+from fogveil.agent.inference.node_belief import Finished
+from fogveil.agent.inference.transcript import Floats, Transcript
+from fogveil.agent.inference.virtual_queue import VirtualQueue
+from fogveil.agent.policy import AgentView, Observation
+from fogveil.core.disclosure import CountKind
+
+FIRST_UPDATE = 12
+"""Decisions before the first inference."""
+GROWTH, LATER_GROWTH = 1.25, 2.0
+"""Factors from one inference to the next: while it learns, and afterwards."""
+LEARNED = 250
+"""Decisions after which the estimates hardly change, if they are known and explain the totals."""
+LAST_UPDATE = 4000
+RESTART_AFTER, RESTART_GROWTH = 60, 1.5
+"""A population that does not explain the totals is compared with a new one, now and then."""
+KNOWN = 0.05
+"""A service time is known when the guesses of its logarithm deviate by no more."""
+WIDEST = 1.0
+"""The largest deviation that makes a node appear slower."""
+
+
+class TotalBelief:
+    """Expected service times, backlogs and responses, from totals and own placements."""
+
+    def __init__(self, view: AgentView) -> None:
+        self._view = view
+        self._decisions: list[tuple[Observation, int]] = []
+        self._attempts = 0
+        self._attempt = self._begin_attempt()
+        self._next_update, self._next_restart = FIRST_UPDATE, RESTART_AFTER
+        self._reported: set[int] = set()
+        """Jobs of `finished` so far: other estimates must not report them again."""
+        self.finished: list[list[Finished]] = [[] for _ in view.nodes]
+        """Per node the jobs that have finished since the last decision, by known service times."""
+        self._set_estimates()
+
+    # --- what is observed ----------------------------------------------------------------------
+
+    def observe(self, observation: Observation) -> None:
+        """Continue to a decision instant; infer anew where that is due."""
+        if len(self._decisions) >= self._next_update:
+            self._infer()
+        self._observation = observation
+        known = self.deviations.max(axis=1) <= KNOWN
+        for node, queue in enumerate(self._queues):
+            finished = queue.advance(observation.time)
+            self.finished[node] = self._unreported(finished) if known[node] else []
+
+    def placed(self, node: int, job: int, cluster: int, category: int) -> None:
+        """Add a placement at the instant last observed."""
+        self._decisions.append((self._observation, node))
+        self._queues[node].place(
+            self._observation.time + self._view.up[cluster][category][node], job, category
+        )
+
+    # --- what is inferred ----------------------------------------------------------------------
+
+    service: Floats
+    """Expected service time, as table[node, category]."""
+    deviations: Floats
+    """Standard deviation of the logarithm of each service time."""
+    factor_variance = 0.0
+    """Service is taken to be constant."""
+
+    @property
+    def known(self) -> bool:
+        """Whether enough decisions were taken to rely on the estimates."""
+        return len(self._decisions) >= LEARNED
+
+    @property
+    def counts(self) -> list[int]:
+        """The count of each node, by the estimates."""
+        waiting = self._view.count is CountKind.WAITING
+        return [queue.waiting if waiting else queue.in_system for queue in self._queues]
+
+    @property
+    def backlogs(self) -> list[float]:
+        """Expected time until each node has served the jobs that arrived there."""
+        return [queue.backlog for queue in self._queues]
+
+    @property
+    def in_transit(self) -> list[int]:
+        """Own jobs in transit to each node."""
+        return [queue.in_transit for queue in self._queues]
+
+    def overtaken(self, job: int, cluster: int, category: int) -> list[int]:
+        """Return how many own jobs in transit to each node a job placed now would overtake."""
+        now, up = self._observation.time, self._view.up[cluster][category]
+        return [
+            queue.overtaken_by(now + latency, job)
+            for queue, latency in zip(self._queues, up, strict=True)
+        ]
+
+    def responses(self, job: int, cluster: int, category: int) -> list[float]:
+        """Return the expected total response at each node for a job placed now."""
+        now, up = self._observation.time, self._view.up[cluster][category]
+        down = self._view.down[cluster][category]
+        return [
+            queue.finish(now + up[node], job, category) + down[node] - now
+            for node, queue in enumerate(self._queues)
+        ]
+
+    # --- inference -----------------------------------------------------------------------------
+
+    def _infer(self) -> None:
+        """Explain all totals so far, and compute the queues again from the new estimates."""
+        decisions = len(self._decisions)
+        transcript = Transcript(self._view, tuple(self._decisions))
+        evidence = self._attempt.extend(transcript)
+        self._excess = evidence.excess(self._attempt.misfit)
+        if self._excess > 1 and decisions >= self._next_restart:
+            self._next_restart = int(RESTART_GROWTH * decisions)
+            self._restart(transcript)
+        self._set_estimates()
+        known = np.median(self.deviations) <= KNOWN
+        learned = decisions >= LEARNED and self._excess <= 1 and known
+        growth = LATER_GROWTH if learned else GROWTH
+        self._next_update = int(growth * decisions) if decisions < LAST_UPDATE else sys.maxsize
+
+    def _begin_attempt(self) -> Attempt[ThoroughTotalEvidence]:
+        """Begin another search; from the second on the Cloud may be to blame."""
+        self._attempts += 1
+        kind = CloudedTotalEvidence if self._attempts > 1 else ThoroughTotalEvidence
+        return Attempt(kind, self._view, self._attempts)
+
+    def _restart(self, transcript: Transcript) -> None:
+        other = self._begin_attempt()
+        growths = TotalEvidence.growths
+        evidence = other.search(transcript, growths[self._attempts % len(growths)])
+        excess = evidence.excess(other.misfit)
+        if excess < self._excess:
+            self._attempt, self._excess = other, excess
+
+    def _set_estimates(self) -> None:
+        mean, self.deviations = self._attempt.population.logarithms
+        self.service = np.exp(mean + np.minimum(self.deviations, WIDEST) ** 2 / 2)
+        self._queues = [VirtualQueue(times) for times in self.service.tolist()]
+        for observation, node in self._decisions:
+            up = self._view.up[observation.cluster][observation.category]
+            queue = self._queues[node]
+            queue.place(observation.time + up[node], observation.job, observation.category)
+            queue.advance(observation.time)
+
+    def _unreported(self, finished: list[Finished]) -> list[Finished]:
+        new = [job for job in finished if job.job not in self._reported]
+        self._reported.update(job.job for job in new)
+        return new
