@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support import SCENARIOS
 
@@ -59,3 +61,24 @@ def test_the_traditional_methods_have_the_papers_order(tmp_path):
     assert min(blind, key=lambda name: delay[name, 200.0]) == "fastest"
     assert max(blind, key=lambda name: delay[name, 100.0]) == "fastest"
     assert delay["electre", 200.0] < min(delay[n, 200.0] for n in ("random", "round-robin"))
+
+
+@pytest.mark.parametrize("rate", [200.0, 150.0, 100.0])
+def test_from_the_total_alone_veil_total_is_near_the_oracle_on_every_seed(tmp_path, rate):
+    comparison = Comparison(
+        *(SCENARIOS / "stress.toml", {}, ("veil-total", "setr"), (rate,), (10_000.0,), 20),
+        tmp_path,
+    )
+    list(execute(comparison, prepare(comparison)[1]))
+    loops = {
+        run: json.loads(comparison.path_of(run).read_text(encoding="utf-8"))["summary"]["fog_loop"]
+        for run in comparison.runs()
+    }
+    ratios = [
+        delay / loops[run._replace(policy="setr")]
+        for run, delay in loops.items()
+        if run.policy == "veil-total"
+    ]
+    assert len(ratios) == 20
+    assert sum(ratios) / 20 <= 1.25, ratios
+    assert max(ratios) <= 2, ratios
