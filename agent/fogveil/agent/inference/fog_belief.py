@@ -56,11 +56,6 @@ class FogBelief:
         self.nodes[node].place(arrival, job, category)
 
     @property
-    def known(self) -> bool:
-        """True: the estimates can be relied on from the beginning, with their deviations."""
-        return True
-
-    @property
     def deviations(self) -> Table:
         """Standard deviation of each expected service time, relative to it."""
         return self.means.deviations

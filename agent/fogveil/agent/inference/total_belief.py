@@ -12,28 +12,30 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import numpy.typing as npt
 
 from fogveil.agent.inference.estimator import Attempt
-from fogveil.agent.inference.evidence import (
-    CloudedTotalEvidence,
-    ThoroughTotalEvidence,
-    TotalEvidence,
-)
+from fogveil.agent.inference.evidence import CloudedTotalEvidence, ThoroughTotalEvidence
 from fogveil.agent.inference.node_belief import Finished
 from fogveil.agent.inference.transcript import Floats, Transcript
 from fogveil.agent.inference.virtual_queue import VirtualQueue
 from fogveil.agent.policy import AgentView, Observation
 from fogveil.core.disclosure import CountKind
 
+Bools = npt.NDArray[np.bool_]
 FIRST_UPDATE = 12
 """Decisions before the first inference."""
 GROWTH, LATER_GROWTH = 1.25, 2.0
 """Factors from one inference to the next: while it learns, and afterwards."""
 LEARNED = 250
-"""Decisions after which the estimates hardly change, if they are known and explain the totals."""
+"""Decisions after which the estimates hardly change, if they explain the totals."""
 LAST_UPDATE = 4000
-RESTART_AFTER, RESTART_GROWTH = 60, 1.5
-"""A population that does not explain the totals is compared with a new one, now and then."""
+RESTART_AFTER = 60
+"""Decisions after which a population that does not explain the totals is compared with new ones."""
+FAR_OFF = 2.0
+"""An excess of misfit at which two new ones are tried at a time."""
+STAGES = (1.3, 1.15)
+"""Factors from stage to stage of a new search, in turn."""
 KNOWN = 0.05
 """A service time is known when the guesses of its logarithm deviate by no more."""
 WIDEST = 1.0
@@ -48,7 +50,7 @@ class TotalBelief:
         self._decisions: list[tuple[Observation, int]] = []
         self._attempts = 0
         self._attempt = self._begin_attempt()
-        self._next_update, self._next_restart = FIRST_UPDATE, RESTART_AFTER
+        self._next_update = FIRST_UPDATE
         self._reported: set[int] = set()
         """Jobs of `finished` so far: other estimates must not report them again."""
         self.finished: list[list[Finished]] = [[] for _ in view.nodes]
@@ -62,10 +64,9 @@ class TotalBelief:
         if len(self._decisions) >= self._next_update:
             self._infer()
         self._observation = observation
-        known = self.deviations.max(axis=1) <= KNOWN
         for node, queue in enumerate(self._queues):
             finished = queue.advance(observation.time)
-            self.finished[node] = self._unreported(finished) if known[node] else []
+            self.finished[node] = self._unreported(finished) if self.known[node] else []
 
     def placed(self, node: int, job: int, cluster: int, category: int) -> None:
         """Add a placement at the instant last observed."""
@@ -83,10 +84,8 @@ class TotalBelief:
     factor_variance = 0.0
     """Service is taken to be constant."""
 
-    @property
-    def known(self) -> bool:
-        """Whether enough decisions were taken to rely on the estimates."""
-        return len(self._decisions) >= LEARNED
+    known: Bools
+    """Whether the service times of each node are known."""
 
     @property
     def counts(self) -> list[int]:
@@ -129,12 +128,11 @@ class TotalBelief:
         transcript = Transcript(self._view, tuple(self._decisions))
         evidence = self._attempt.extend(transcript)
         self._excess = evidence.excess(self._attempt.misfit)
-        if self._excess > 1 and decisions >= self._next_restart:
-            self._next_restart = int(RESTART_GROWTH * decisions)
-            self._restart(transcript)
+        if decisions >= RESTART_AFTER and self._excess > 1:
+            for _ in range(2 if self._excess > FAR_OFF else 1):
+                self._search_anew(transcript)
         self._set_estimates()
-        known = np.median(self.deviations) <= KNOWN
-        learned = decisions >= LEARNED and self._excess <= 1 and known
+        learned = decisions >= LEARNED and self._excess <= 1 and self.known.mean() > 1 / 2
         growth = LATER_GROWTH if learned else GROWTH
         self._next_update = int(growth * decisions) if decisions < LAST_UPDATE else sys.maxsize
 
@@ -144,10 +142,9 @@ class TotalBelief:
         kind = CloudedTotalEvidence if self._attempts > 1 else ThoroughTotalEvidence
         return Attempt(kind, self._view, self._attempts)
 
-    def _restart(self, transcript: Transcript) -> None:
+    def _search_anew(self, transcript: Transcript) -> None:
         other = self._begin_attempt()
-        growths = TotalEvidence.growths
-        evidence = other.search(transcript, growths[self._attempts % len(growths)])
+        evidence = other.search(transcript, STAGES[self._attempts % len(STAGES)])
         excess = evidence.excess(other.misfit)
         if excess < self._excess:
             self._attempt, self._excess = other, excess
@@ -155,6 +152,7 @@ class TotalBelief:
     def _set_estimates(self) -> None:
         mean, self.deviations = self._attempt.population.logarithms
         self.service = np.exp(mean + np.minimum(self.deviations, WIDEST) ** 2 / 2)
+        self.known = self.deviations.max(axis=1) <= KNOWN
         self._queues = [VirtualQueue(times) for times in self.service.tolist()]
         for observation, node in self._decisions:
             up = self._view.up[observation.cluster][observation.category]

@@ -70,11 +70,8 @@ class VeilActor(Actor):
 
     def values(self, observation: Observation) -> Floats:  # noqa: ARG002 (`observe` has used it)
         """Return the nodes' values: the negated expected response plus its learned correction."""
-        prior = self.features[:, Feature.PRIOR]
-        if not self._nodes.belief.known:
-            return -prior
         correction: Floats = run_layers(self.layers, self.features)[:, 0]
-        return correction - prior
+        return correction - self.features[:, Feature.PRIOR]
 
     def placed(self, observation: Observation, action: int) -> None:
         """Add the placement to the beliefs: it explains the next counts."""

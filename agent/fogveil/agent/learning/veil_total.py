@@ -15,9 +15,13 @@ fails (docs/results.md has the ablation):
 
 from __future__ import annotations
 
+import numpy as np
+
 from fogveil.agent.inference.total_belief import TotalBelief
+from fogveil.agent.learning.actor import Floats
+from fogveil.agent.learning.node_features import Feature
 from fogveil.agent.learning.veil import Veil, VeilActor
-from fogveil.agent.policy import Level
+from fogveil.agent.policy import Level, Observation
 
 
 class VeilTotalActor(VeilActor):
@@ -27,7 +31,20 @@ class VeilTotalActor(VeilActor):
 
     def make_belief(self) -> TotalBelief:
         """Return the beliefs before any total."""
-        return TotalBelief(self.view)
+        self._belief = TotalBelief(self.view)
+        return self._belief
+
+    def values(self, observation: Observation) -> Floats:
+        """Return the nodes' values, by the network where the service times are known.
+
+        Where the best node by expected response is an unknown one, it is tried. Otherwise unknown
+        ones have no value: the network has learned from known ones alone.
+        """
+        prior = -self.features[:, Feature.PRIOR]
+        known = self._belief.known
+        if not known[prior.argmax()]:
+            return prior
+        return np.where(known, super().values(observation), -np.float32(np.inf))
 
 
 class VeilTotal(Veil):
