@@ -86,7 +86,7 @@ FULL = Scale(
         *(TrainingSet(PAPER, name, RATES[:-1], (11,)) for name in PLRL[1:]),
         TrainingSet(STRESS, "parl", RATES, (1, 2)),
         TrainingSet(STRESS, "veil", (HEAVY,), (1, 2, 3), counts=COUNTS),
-        TrainingSet(STRESS, "veil-total", (HEAVY,), (1, 2, 3)),
+        TrainingSet(STRESS, "veil-total", (HEAVY,), range(1, 6)),
         TrainingSet(STRESS, "veil-total", (HEAVY,), (1,), variant=OWN_DELAY),
     ),
 )
