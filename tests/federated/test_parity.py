@@ -100,7 +100,11 @@ def test_different_policies_give_different_runs(hashes):
     alike = [
         (one, other) for one, other in combinations(EVERY, 2) if hashes[one][1] == hashes[other][1]
     ]
-    expected = {("Cycles", "Prints"), ("trained plrl-ed", "trained plrl-edql")}
+    expected = {
+        ("Cycles", "Prints"),
+        ("trained plrl-ed", "trained plrl-edql"),
+        ("veil-total", "trained veil-total"),  # too short for its network to be asked
+    }
     assert set(alike) <= expected
 
 
