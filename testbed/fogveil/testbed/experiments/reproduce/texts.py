@@ -6,8 +6,9 @@ HEAD = """# Results
 
 Written by `fogveil reproduce` (resumable; it says first how long it will take) from trainings and
 runs that `fogveil train` and `fogveil compare` would give as well. Evaluated at commit {commit};
-trained at commit {commits}. The paper does not give its parameters, so the environments are ours:
-no number here is the paper's, but in the column `the paper`.
+trained at commits {commits}.
+The paper does not give its parameters, so the environments are ours: no number here is the
+paper's, but in the column `the paper`.
 
 Mean delays in simulated time units over {seeds} evaluation seeds ({first} to {last}), with 95 %
 intervals; for methods with several trainings the interval is over the trainings. Ratios are
@@ -26,9 +27,9 @@ CLAIMS = """In the environment `paper`, Fog loop at 10K unless stated.
 """
 
 ENVIRONMENTS = {
-    "paper": """The environment in which the paper's agent works: a network that is fast beside the
-gaps between decisions, and capacity that is ample but for three slow, central nodes, which overload
-whoever spreads evenly. It was fixed before these trainings. Waiting counts. What each method
+    "paper": """The environment in which the paper's agent works best so far: a network that is fast
+beside the gaps between decisions, and capacity that is ample but for three slow, central nodes,
+which overload whoever spreads evenly. It was fixed before these trainings. Waiting counts. What each method
 observes is in parentheses. `electre with veto` is ELECTRE with a veto of 0.6 on the criterion
 `service`, which a careful expert would set here.
 """,
