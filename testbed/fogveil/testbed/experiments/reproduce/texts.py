@@ -29,9 +29,9 @@ CLAIMS = """In the environment `paper`, Fog loop at 10K unless stated.
 ENVIRONMENTS = {
     "paper": """The environment in which the paper's agent works best so far: a network that is fast
 beside the gaps between decisions, and capacity that is ample but for three slow, central nodes,
-which overload whoever spreads evenly. It was fixed before these trainings. Waiting counts. What each method
-observes is in parentheses. `electre with veto` is ELECTRE with a veto of 0.6 on the criterion
-`service`, which a careful expert would set here.
+which overload whoever spreads evenly. It was fixed before these trainings. Waiting counts. What
+each method observes is in parentheses. `electre with veto` is ELECTRE with a veto of 0.6 on the
+criterion `service`, which a careful expert would set here.
 """,
     "stress": """A heavily loaded environment on a slow network, in which the paper's agent does not
 work: a placement shows in the total after five to ten further decisions, when the agent's
