@@ -18,15 +18,10 @@ from fogveil.testbed.records.output import PART, remove_leftovers, reporting_wri
 from fogveil.testbed.scenario.world import World
 
 
-class RunRecords:
-    """Streams joined rows to DIR/jobs.parquet and DIR/decisions.parquet.
+class RowTables:
+    """Turns blocks of joined rows into the tables of jobs and of decisions."""
 
-    The tables get their names when the run is complete; a failed run leaves nothing behind.
-    """
-
-    def __init__(self, folder: Path, world: World) -> None:
-        self._folder = folder
-        self._new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    def __init__(self, world: World) -> None:
         self._dictionaries = {
             "cluster": pa.array(world.clusters),
             "category": pa.array(world.categories),
@@ -34,8 +29,8 @@ class RunRecords:
         }
         name_type = pa.dictionary(pa.int32(), pa.string())
         types = {"job": pa.int64(), **dict.fromkeys(self._dictionaries, name_type)}
-        self._jobs = pa.schema([(name, types.get(name, pa.float64())) for name in COLUMNS])
-        self._decisions = pa.schema(
+        self.jobs = pa.schema([(name, types.get(name, pa.float64())) for name in COLUMNS])
+        self.decisions = pa.schema(
             [
                 ("job", pa.int64()),
                 ("time", pa.float64()),
@@ -45,6 +40,57 @@ class RunRecords:
             ],
             metadata={"queued": ",".join((*world.nodes, world.cloud))},
         )
+
+    def convert(self, rows: Floats, counts: Counts) -> tuple[pa.Table, pa.Table]:
+        """Return a block as tables of jobs and of decisions."""
+        columns: dict[str, pa.Array] = {}
+        for number, name in enumerate(COLUMNS):
+            column = rows[:, number]
+            if name in self._dictionaries:
+                indices = pa.array(column.astype(np.int32))
+                dictionary = self._dictionaries[name]
+                columns[name] = pa.DictionaryArray.from_arrays(indices, dictionary)
+            elif name == "job":
+                columns[name] = pa.array(column.astype(np.int64))
+            else:
+                columns[name] = pa.array(column, mask=np.isnan(column))
+        queued, total = _observed_counts(counts, len(rows))
+        decisions = [columns["job"], columns["emitted"], columns["node"], queued, total]
+        return (
+            pa.Table.from_arrays(list(columns.values()), schema=self.jobs),
+            pa.Table.from_arrays(decisions, schema=self.decisions),
+        )
+
+
+class MemoryRecords:
+    """Keeps the tables of a run in memory."""
+
+    def __init__(self, world: World) -> None:
+        self._tables = RowTables(world)
+        self._blocks: list[tuple[pa.Table, pa.Table]] = []
+
+    def take(self, rows: Floats, counts: Counts) -> None:
+        """Add a block of rows."""
+        self._blocks.append(self._tables.convert(rows, counts))
+
+    def tables(self) -> tuple[pa.Table, pa.Table]:
+        """Return the tables of jobs and of decisions."""
+        schemas = self._tables.jobs, self._tables.decisions
+        blocks = [*self._blocks, tuple(schema.empty_table() for schema in schemas)]
+        jobs, decisions = (pa.concat_tables(kind) for kind in zip(*blocks, strict=True))
+        return jobs, decisions
+
+
+class RunRecords:
+    """Streams joined rows to DIR/jobs.parquet and DIR/decisions.parquet.
+
+    The tables get their names when the run is complete; a failed run leaves nothing behind.
+    """
+
+    def __init__(self, folder: Path, world: World) -> None:
+        self._folder = folder
+        self._new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+        self._tables = RowTables(world)
         self._writers: list[tuple[Path, pq.ParquetWriter]] = []
 
     def __enter__(self) -> Self:
@@ -52,7 +98,8 @@ class RunRecords:
             with reporting_write_errors(self._folder):
                 self._folder.mkdir(parents=True, exist_ok=True)
                 remove_leftovers(self._folder)
-                for name, schema in (("jobs", self._jobs), ("decisions", self._decisions)):
+                schemas = {"jobs": self._tables.jobs, "decisions": self._tables.decisions}
+                for name, schema in schemas.items():
                     part = self._folder / f"{name}.parquet.{os.getpid()}{PART}"
                     open_private(part).close()  # pyarrow would create it readable by everyone
                     self._writers.append((part, pq.ParquetWriter(part, schema)))
@@ -90,23 +137,7 @@ class RunRecords:
 
     def take(self, rows: Floats, counts: Counts) -> None:
         """Write a block of rows."""
-        columns: dict[str, pa.Array] = {}
-        for number, name in enumerate(COLUMNS):
-            column = rows[:, number]
-            if name in self._dictionaries:
-                indices = pa.array(column.astype(np.int32))
-                dictionary = self._dictionaries[name]
-                columns[name] = pa.DictionaryArray.from_arrays(indices, dictionary)
-            elif name == "job":
-                columns[name] = pa.array(column.astype(np.int64))
-            else:
-                columns[name] = pa.array(column, mask=np.isnan(column))
-        queued, total = _observed_counts(counts, len(rows))
-        decisions = [columns["job"], columns["emitted"], columns["node"], queued, total]
-        tables = (
-            pa.Table.from_arrays(list(columns.values()), schema=self._jobs),
-            pa.Table.from_arrays(decisions, schema=self._decisions),
-        )
+        tables = self._tables.convert(rows, counts)
         with reporting_write_errors(self._folder):
             for (_, writer), table in zip(self._writers, tables, strict=True):
                 writer.write_table(table)

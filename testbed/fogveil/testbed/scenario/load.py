@@ -18,6 +18,8 @@ Table = dict[str, Any]
 SHIPPED = Path(__file__).parent / "shipped"
 files_read: set[Path] = set()
 """Files of scenarios that this process has read: they hold secrets, and participants get none."""
+ALIASES = {"rate": "sources.scale", "fog.count": "roles.fog", "clusters.count": "roles.clusters"}
+"""Short names of keys, for overrides and sweeps."""
 LONGEST_VALUE = 80
 """Characters of a wrong value that an error repeats."""
 
@@ -46,7 +48,8 @@ def find_scenario(spec: Path | str) -> Path:
 def load_scenario(spec: Path | str | Table, overrides: Mapping[str, Any] | None = None) -> Scenario:
     """Read and check a scenario by its file or shipped name, or as the content of one.
 
-    `overrides` maps dotted keys to values that replace the file's.
+    `overrides` maps dotted keys to values that replace the file's; an item of a list is named by
+    its number from 0, or by its name, as in `applications.light.instructions`.
     """
     if isinstance(spec, dict):
         path, table = Path("scenario"), deepcopy(spec)
@@ -104,13 +107,33 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _override(table: Table, dotted: str, value: Any) -> None:
-    *parents, last = dotted.split(".")
+    *parents, last = ALIASES.get(dotted, dotted).split(".")
+    place: Any = table
     for parent in parents:
-        inner = table.setdefault(parent, {})
-        if not isinstance(inner, dict):
+        if isinstance(place, list):
+            place = place[_place_in(place, parent, dotted)]
+        else:
+            place = place.setdefault(parent, {})
+        if not isinstance(place, dict | list):
             raise InputError(f"override {dotted}: {parent} is not a table of the scenario")
-        table = inner
-    table[last] = deepcopy(value)  # a later override may change a part of it
+    value = deepcopy(value)  # a later override may change a part of it
+    if isinstance(place, list):
+        place[_place_in(place, last, dotted)] = value
+    else:
+        place[last] = value
+
+
+def _place_in(items: list[Any], word: str, dotted: str) -> int:
+    """Return the place of a list's item: by its number from 0, or by the name in its table."""
+    names = [item.get("name") for item in items if isinstance(item, dict)]
+    if word in names:
+        return names.index(word)
+    if word.isdecimal() and int(word) < len(items):
+        return int(word)
+    named = f" or one of {', '.join(map(str, names))}" if names else ""
+    raise InputError(
+        f"override {dotted}: the list has no item {word}: expected 0 to {len(items) - 1}{named}"
+    )
 
 
 def _resolve_files(table: Table, folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -59,7 +61,13 @@ class Linear(ScenarioTable):
     linear: tuple[Positive, Positive] = Field(strict=False)
 
 
-PerNode = Positive | Linear | list[Positive]
+class Profile(ScenarioTable):
+    """Values in order of centrality, interpolated where there are more or fewer Fog nodes."""
+
+    profile: list[Positive] = Field(min_length=2)
+
+
+PerNode = Positive | Linear | Profile | list[Positive]
 
 
 # --- topology ----------------------------------------------------------------------------------
@@ -321,3 +329,37 @@ class Scenario(ScenarioTable):
                 "roles: an explicit topology has the roles in its nodes; remove [roles]"
             )
         return self
+
+    @classmethod
+    def load(cls, spec: str | Path | dict[str, Any]) -> Scenario:
+        """Return a scenario by its file or shipped name, or from the content of a file.
+
+        >>> Scenario.load("tiny").horizon
+        2000.0
+        """
+        from fogveil.testbed.scenario.load import load_scenario  # which imports this module
+
+        return load_scenario(spec)
+
+    def replace(self, changes: Mapping[str, Any] | None = None, **named: Any) -> Scenario:
+        """Return the scenario with other values, checked as those of a file are.
+
+        `changes` maps dotted keys, as `--set` does; among the named ones `rate`, `fog` and
+        `clusters` stand for `sources.scale`, `roles.fog` and `roles.clusters`, and two underscores
+        for a dot.
+
+        >>> Scenario.load("tiny").replace({"loops.to_cloud": 0.2}, rate=100, fog__ram=8.0).sources
+        PoissonSources(kind='poisson', scale=100.0)
+        """
+        from fogveil.testbed.scenario.load import load_scenario
+
+        short = {"fog": "fog.count", "clusters": "clusters.count"}
+        overrides = dict(changes or {})
+        for key, value in named.items():
+            whole = isinstance(value, int)  # else it is the table of that name
+            dotted = short[key] if key in short and whole else key.replace("__", ".")
+            overrides[dotted] = value
+        for key, value in overrides.items():
+            if isinstance(value, BaseModel):
+                overrides[key] = value.model_dump(mode="json", exclude_unset=True)
+        return load_scenario(self.model_dump(mode="json", exclude_unset=True), overrides)

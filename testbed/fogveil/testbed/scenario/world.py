@@ -15,7 +15,7 @@ from fogveil.core.plain import to_plain
 from fogveil.core.randomness import Seeds, drawn
 from fogveil.provider_node.provider import ProviderConfig
 from fogveil.sources.core import SourcesConfig, Trace, demand_factors
-from fogveil.testbed.scenario.models import FogResources, Linear, PerNode, Scenario
+from fogveil.testbed.scenario.models import FogResources, Linear, PerNode, Profile, Scenario
 from fogveil.testbed.scenario.paths import FastestPaths
 from fogveil.testbed.scenario.topology import Topology, build_topology
 from fogveil.testbed.scenario.traces import read_trace
@@ -185,9 +185,16 @@ def _per_node(value: PerNode, nodes: int, key: str) -> list[float]:
     if isinstance(value, Linear):
         values: list[float] = np.linspace(*value.linear, nodes).tolist()
         return values
+    if isinstance(value, Profile):
+        places = np.linspace(0, len(value.profile) - 1, nodes)
+        spread: list[float] = np.interp(places, range(len(value.profile)), value.profile).tolist()
+        return spread
     if isinstance(value, list):
         if len(value) != nodes:
-            raise InputError(f"{key}: expected {nodes} values, one per Fog node, got {len(value)}")
+            raise InputError(
+                f"{key}: expected {nodes} values, one per Fog node, got {len(value)}; "
+                "{ profile = [...] } fits any number of nodes"
+            )
         return value
     return [value] * nodes
 
