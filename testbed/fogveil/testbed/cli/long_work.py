@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fogveil.testbed.cli.options import err, print_line, progress_bar
-from fogveil.testbed.experiments.reproduce.execution import (
+from fogveil.testbed.experiments.planned_work import (
     Outstanding,
     Remaining,
     Task,

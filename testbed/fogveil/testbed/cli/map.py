@@ -34,7 +34,7 @@ def map_parl(
     from fogveil.testbed.experiments.map.execution import find_outstanding
     from fogveil.testbed.experiments.map.page import write_map
     from fogveil.testbed.experiments.map.plan import POINTS
-    from fogveil.testbed.experiments.reproduce.execution import describe_time
+    from fogveil.testbed.experiments.planned_work import describe_time
     from fogveil.testbed.experiments.worker_pool import cores
 
     outstanding, processes = find_outstanding(), jobs or cores()

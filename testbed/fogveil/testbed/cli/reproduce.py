@@ -64,7 +64,8 @@ def reproduce(
     """
     from fogveil.testbed.cli.long_work import execute_with_progress
     from fogveil.testbed.experiments.embedded_training import check_packages
-    from fogveil.testbed.experiments.reproduce.execution import describe_time, find_outstanding
+    from fogveil.testbed.experiments.planned_work import describe_time
+    from fogveil.testbed.experiments.reproduce.execution import find_outstanding
     from fogveil.testbed.experiments.reproduce.plan import (
         FULL,
         GEANT,

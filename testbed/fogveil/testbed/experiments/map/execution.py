@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fogveil.testbed.experiments.comparison import prepare
 from fogveil.testbed.experiments.map.plan import POINTS, PointTraining, comparison_of, trainings
-from fogveil.testbed.experiments.reproduce.execution import Outstanding, Task, check_trainings
+from fogveil.testbed.experiments.planned_work import Outstanding, Task, check_trainings
 
 TRAINING_SECONDS = 125.0
 """CPU time of a training at full length when last measured."""

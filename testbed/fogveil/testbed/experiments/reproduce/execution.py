@@ -1,147 +1,28 @@
-"""The work of a plan that is not finished: its expected time, and its execution on all cores.
-
-Every training continues from its last checkpoint and every run is a file of its own, so whatever
-stops the command loses minutes at most.
-"""
+"""The work of a plan of `fogveil reproduce` that is not finished."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
 
-from fogveil.agent.learning.checkpoint import read_header
-from fogveil.agent.learning.hyperparameters import Hyperparameters, change_hyperparameters
-from fogveil.core.errors import InputError
-from fogveil.testbed.experiments.comparison import (
-    ComparedRun,
-    Comparison,
-    execute_run,
-    prepare,
+from fogveil.testbed.experiments.comparison import prepare
+from fogveil.testbed.experiments.planned_work import (
+    Outstanding,
+    Task,
+    check_trainings,
+    run_seconds,
+    training_seconds,
 )
-from fogveil.testbed.experiments.embedded_training import train
 from fogveil.testbed.experiments.reproduce.plan import Evaluation, Plan
-from fogveil.testbed.experiments.worker_pool import work_through
-from fogveil.testbed.records.output import reporting_write_errors
-from fogveil.testbed.records.training_log import DESCRIPTION, scenario_digest
-from fogveil.testbed.scenario import Scenario, load_scenario
+from fogveil.testbed.scenario import load_scenario
 
-TRAINING_SECONDS = {
-    "parl": 125.0,
-    "plrl-ed": 100.0,
-    "plrl-ql": 100.0,
-    "plrl-edql": 100.0,
-    "veil-total": 120.0,
-}
-"""CPU time of a whole training when last measured; it grows with the agent's share."""
-OTHER_TRAINING_SECONDS = 30.0
-DECISION_SECONDS = {
-    "electre-queue": 160e-6,
-    "ci-setr": 90e-6,
-    "veil": 160e-6,
-    "veil-total": 160e-6,
-}
-OTHER_DECISION_SECONDS = 25e-6
-RUN_SECONDS = 0.03
-"""CPU time of a run beside its decisions."""
-INFERENCE_SECONDS = 6.0
-"""CPU time of a run that infers service times from totals, beside its decisions."""
-INFERRING = ("veil-total", "ti-setr")
 SOURCES = 24
 """Clusters times applications in most scenarios."""
-
-
-class Training(Protocol):
-    """A training of some plan."""
-
-    @property
-    def agent(self) -> str:
-        """The agent's name."""
-
-    @property
-    def folder(self) -> Path:
-        """The training's folder."""
-
-    @property
-    def light(self) -> Path:
-        """The trained agent's file."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the trained agent exists."""
-
-    @property
-    def hyperparameters(self) -> Hyperparameters:
-        """Those of the training."""
-
-    def load_scenario(self) -> Scenario:
-        """Return the scenario with the training's seed."""
-
-
-class Task(NamedTuple):
-    """A piece of work: a training, or one run of an evaluation."""
-
-    seconds: float
-    """CPU time that it is expected to take."""
-    training: Training | None = None
-    comparison: Comparison | None = None
-    run: ComparedRun | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of its folder, for a training."""
-        return self.training.folder.name if self.training else ""
-
-
-def execute_task(task: Task) -> None:
-    """Train an agent, or continue its training; or execute one run."""
-    if task.training:
-        training = task.training
-        train(training.load_scenario(), training.agent, training.folder, training.hyperparameters)
-    else:
-        assert task.comparison is not None
-        assert task.run is not None
-        execute_run(task.comparison, task.run)
-
-
-def check_trainings(trainings: Iterable[Training]) -> None:
-    """Refuse finished trainings that are not those of the plan: of other seeds, scenarios, lengths.
-
-    They may have been made elsewhere, by `fogveil train` with the same options.
-    """
-    for training in trainings:
-        if not training.finished:
-            continue
-        header = read_header(training.light)
-        kept = change_hyperparameters(
-            training.hyperparameters, header.get("hyperparameters", {}), str(training.light)
-        )
-        different = [] if header["agent"] == training.agent else ["agent"]
-        different += [] if kept == training.hyperparameters else ["hyperparameters"]
-        if _trained_on(training.folder) != scenario_digest(training.load_scenario()):
-            different.append("scenario")
-        if different:
-            raise InputError(
-                f"{training.folder}: holds another training: its {' and '.join(different)} "
-                "differs from the plan's; remove the folder to train again, or choose another --out"
-            )
-
-
-def _trained_on(folder: Path) -> str | None:
-    """Return the digest of the scenario of a training; None where it is not known."""
-    try:
-        digest = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["digest"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return digest if isinstance(digest, str) else None
 
 
 def training_tasks(plan: Plan) -> list[Task]:
     """Return the trainings that are not finished, the longest first."""
     tasks = [
-        Task(TRAINING_SECONDS.get(t.agent, OTHER_TRAINING_SECONDS) * t.share, training=t)
+        Task(training_seconds(t.agent) * t.share, training=t)
         for t in plan.trainings
         if not t.finished
     ]
@@ -159,26 +40,9 @@ def run_tasks(evaluations: Iterable[Evaluation]) -> list[Task]:
             if run.rate is None and own is None:
                 own = getattr(load_scenario(comparison.file).sources, "scale", None)
             decisions = SOURCES * run.horizon / (run.rate or own or 1.0)
-            each = DECISION_SECONDS.get(evaluation.method, OTHER_DECISION_SECONDS)
-            infers = evaluation.method.startswith(INFERRING)
-            seconds = RUN_SECONDS + each * decisions + INFERENCE_SECONDS * infers
+            seconds = run_seconds(evaluation.method, decisions)
             tasks.append(Task(seconds, comparison=comparison, run=run))
     return sorted(tasks, key=lambda task: -task.seconds)
-
-
-class Outstanding(NamedTuple):
-    """The work that is not finished."""
-
-    trainings: list[Task]
-    runs: list[Task]
-    """Of shipped policies and of agents that are trained already."""
-    later_runs: list[Task]
-    """Of agents that are to be trained first."""
-
-    @property
-    def seconds(self) -> float:
-        """The CPU time that is expected."""
-        return sum(task.seconds for tasks in self for task in tasks)
 
 
 def find_outstanding(plan: Plan) -> Outstanding:
@@ -187,59 +51,3 @@ def find_outstanding(plan: Plan) -> Outstanding:
     ready = [evaluation for evaluation in plan.evaluations if evaluation.ready]
     later = [evaluation for evaluation in plan.evaluations if not evaluation.ready]
     return Outstanding(training_tasks(plan), run_tasks(ready), run_tasks(later))
-
-
-class Remaining:
-    """The time that remains, from the tasks' expected times and how long they really took."""
-
-    def __init__(
-        self, seconds: float, processes: int, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.total, self.done = seconds, 0.0
-        self._processes, self._now = processes, now
-        self._begin = now()
-
-    def finished(self, task: Task) -> None:
-        """Count a task as done."""
-        self.done += task.seconds
-
-    @property
-    def seconds(self) -> float:
-        """The wall time that remains; by the pace so far once there is one.
-
-        >>> clock = iter([0.0, 30.0])
-        >>> remaining = Remaining(100.0, 2, now=lambda: next(clock))
-        >>> remaining.finished(Task(50.0))
-        >>> remaining.seconds  # half of it took 30 seconds
-        30.0
-        """
-        left = self.total - self.done
-        if self.done < self.total / 50:
-            return left / self._processes
-        return left / self.done * (self._now() - self._begin)
-
-
-def execute_outstanding(
-    outstanding: Outstanding, processes: int, on_done: Callable[[Task], None]
-) -> None:
-    """Execute all of it; runs that need no training fill the cores while the last agents train."""
-    for tasks in ([*outstanding.trainings, *outstanding.runs], outstanding.later_runs):
-        for folder in dict.fromkeys(task.comparison.out for task in tasks if task.comparison):
-            with reporting_write_errors(folder):
-                (folder / "runs").mkdir(parents=True, exist_ok=True)
-        for task in work_through(tasks, execute_task, processes):
-            on_done(task)
-
-
-def describe_time(seconds: float) -> str:
-    """Return a time in words.
-
-    >>> describe_time(20), describe_time(100), describe_time(9000)
-    ('less than a minute', '2 minutes', '2 h 30 min')
-    """
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return "less than a minute"
-    if minutes < 90:  # noqa: PLR2004
-        return f"{minutes} minute{'s' if minutes > 1 else ''}"
-    return f"{minutes // 60} h {minutes % 60} min"
