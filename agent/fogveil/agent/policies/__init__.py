@@ -110,9 +110,23 @@ def class_from_source(source: bytes, path: Path, class_name: str) -> type[Policy
     return kind
 
 
-def load(spec: str, view: AgentView) -> Policy:
-    """Return a policy for a run; refuse one that needs more than the providers disclose."""
-    return instantiate(spec, find(spec), view)
+def load(spec: str | type[Policy] | Policy, view: AgentView) -> Policy:
+    """Return a policy for a run; refuse one that needs more than the providers disclose.
+
+    A policy that exists already is given the view, and begins anew.
+    """
+    if isinstance(spec, str):
+        return instantiate(spec, find(spec), view)
+    if isinstance(spec, Policy):
+        check_level(type(spec).__name__, type(spec), view.disclosed)
+        spec.view = view
+        spec.reset()
+        return spec
+    if not (inspect.isclass(spec) and issubclass(spec, Policy)):
+        raise InputError(
+            f"policy {spec!r}: expected a name, a file, or a subclass of fogveil.agent.policy.Policy"
+        )
+    return instantiate(spec.__name__, spec, view)
 
 
 def instantiate(spec: str, kind: type[Policy], view: AgentView) -> Policy:

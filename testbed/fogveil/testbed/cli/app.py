@@ -24,6 +24,7 @@ from fogveil.testbed.cli.options import err, print_line
 from fogveil.testbed.cli.reproduce import reproduce
 from fogveil.testbed.cli.run import run, up
 from fogveil.testbed.cli.show import list_policies, list_scenarios, show
+from fogveil.testbed.cli.sweep import plot, sweep
 from fogveil.testbed.cli.train import train
 
 TOUR = """
@@ -46,6 +47,8 @@ jobs, each node's count, or everything.
   fogveil audit paper                         tests of what a provider discloses, with evidence
   fogveil leakage paper                       what the disclosed counts still reveal
   fogveil compare paper --policies jsq,ci-setr,setr --seeds 5
+  fogveil sweep examples/sweep.toml           any keys of a scenario varied, in one table
+  fogveil plot runs/sweep/sweep --x rate --y p95              any column of it drawn
   fogveil league --policy my_policy.py:Mine   a policy's score on a fixed set of scenarios
   fogveil train tiny --agent parl --out runs/parl             train the paper's agent
   fogveil evaluate runs/parl/agent.npz tiny                   compare it with other policies
@@ -61,7 +64,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (run, up, down, compare, league, train, evaluate, figures, reproduce)
+COMMANDS = (run, up, down, compare, sweep, plot, league, train, evaluate, figures, reproduce)
 for command in (*COMMANDS, audit, inspect, leakage):
     app.command()(command)
 app.command(name="map")(map_parl)

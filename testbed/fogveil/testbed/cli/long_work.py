@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from fogveil.testbed.cli.options import err, print_line, progress_bar
 from fogveil.testbed.experiments.planned_work import (
     Outstanding,
@@ -11,30 +13,31 @@ from fogveil.testbed.experiments.planned_work import (
     execute_outstanding,
 )
 
-REPORTED_SHARE = 0.05
-"""Share of the work between two lines, where no terminal shows a bar."""
+REPORTED_SHARE, REPORTED_SECONDS = 0.05, 5.0
+"""Share of the work, and time, between two lines where no terminal shows a bar."""
 
 
 def execute_with_progress(outstanding: Outstanding, processes: int, title: str) -> None:
     """Execute all of it, showing the time that remains; after a stop the same command continues."""
     remaining = Remaining(outstanding.seconds, processes)
-    reported = 0.0
+    reported, last = 0.0, time.monotonic()
     try:
         with progress_bar("{task.fields[left]} left") as progress:
             left = describe_time(remaining.seconds)
             bar = progress.add_task(title, total=remaining.total, left=left)
 
             def on_done(task: Task) -> None:
-                nonlocal reported
+                nonlocal reported, last
                 remaining.finished(task)
                 left = describe_time(remaining.seconds)
                 progress.update(bar, completed=remaining.done, left=left)
                 share = remaining.done / remaining.total
-                if task.name or share >= reported + REPORTED_SHARE:
-                    reported = share
+                waited = time.monotonic() - last >= REPORTED_SECONDS
+                if task.name or (waited and share >= reported + REPORTED_SHARE):
+                    reported, last = share, time.monotonic()
                     done = f"trained {task.name}: " if task.name else ""
                     if not err.is_terminal or task.name:
-                        print_line(f"{done}{share:.0%} done, about {left} left", err)
+                        print_line(f"{done}{share:.0%} done, {left} left", err)
 
             execute_outstanding(outstanding, processes, on_done)
     except KeyboardInterrupt:

@@ -41,7 +41,7 @@ def map_parl(
     runs = len(outstanding.runs) + len(outstanding.later_runs)
     print_line(
         f"{len(POINTS)} environments: {len(outstanding.trainings)} trainings and {runs:,} runs are "
-        f"to be done, about {describe_time(outstanding.seconds / processes)} with {processes} "
+        f"to be done, {describe_time(outstanding.seconds / processes)} with {processes} "
         "processes",
         err,
     )

@@ -71,6 +71,9 @@ Insecure = Annotated[
 Record = Annotated[
     bool, typer.Option("--record", help="Federated: record every gRPC message, for `inspect`.")
 ]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace other results in the folder of --out.")
+]
 Speed = Annotated[
     float | None,
     typer.Option(help="Federated: simulated time units per second. [default: unlimited]"),

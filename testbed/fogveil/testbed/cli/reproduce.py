@@ -99,7 +99,7 @@ def reproduce(
     total_runs = sum(len(evaluation.comparison.runs()) for evaluation in plan.evaluations)
     print_line(
         f"{len(outstanding.trainings)} of {len(plan.trainings)} trainings and {runs:,} of "
-        f"{total_runs:,} runs are to be done: about "
+        f"{total_runs:,} runs are to be done: "
         f"{describe_time(outstanding.seconds / processes)} with {processes} processes",
         err,
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import fogveil.agent.policies as policies
-from fogveil.agent.policy import Level
+from fogveil.agent.policy import Level, Policy
 from fogveil.core.errors import InputError
 from fogveil.core.version import VERSION
 from fogveil.testbed.engine.embedded import Progress, simulate
@@ -25,18 +26,27 @@ PACKAGES = ("numpy", "simpy", "networkx", "pyarrow")
 
 
 def run_embedded(
-    scenario: Scenario, policy: str, out: Path | None = None, progress: Progress | None = None
+    scenario: Scenario,
+    policy: str | type[Policy] | Policy,
+    out: Path | None = None,
+    progress: Progress | None = None,
+    watchers: Iterable[Sink] = (),
 ) -> dict[str, Any]:
-    """Run a scenario in this process and return run.json's content; write records to `out`."""
+    """Run a scenario in this process and return run.json's content; write records to `out`.
+
+    The policy is a spec of `fogveil.agent.policies`, a class, or an object, which is given the
+    scenario's view and begins anew. The joined rows go to the watchers, too.
+    """
     wall, cpu = time.perf_counter(), time.process_time()
     world = build_world(scenario)
     chosen = policies.load(policy, world.agent)
     summary = Summary(world)
     with RunRecords(out, world) if out else nullcontext() as records:
-        sinks: list[Sink] = [summary, records] if records else [summary]
+        sinks: list[Sink] = [summary, *watchers, *([records] if records else [])]
         run_hash = simulate(world, chosen, sinks, progress)
         figures = checked(summary)
-    result = describe(world, policy, type(chosen).needs, "embedded", run_hash, figures)
+    name = policy if isinstance(policy, str) else type(chosen).__name__
+    result = describe(world, name, type(chosen).needs, "embedded", run_hash, figures)
     result["wall_seconds"] = time.perf_counter() - wall
     result["cpu_seconds"] = time.process_time() - cpu
     if out:

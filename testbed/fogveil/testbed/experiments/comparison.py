@@ -121,6 +121,11 @@ def prepare(comparison: Comparison) -> tuple[list[ComparedRun], list[ComparedRun
     with reporting_write_errors(comparison.out):
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
+    return find_finished(comparison)
+
+
+def find_finished(comparison: Comparison) -> tuple[list[ComparedRun], list[ComparedRun]]:
+    """Return finished runs and outstanding ones, after a check; nothing is written."""
     if not comparison.policies:
         raise InputError(
             "--policies: expected at least one policy, such as jsq; `fogveil policies` lists them"

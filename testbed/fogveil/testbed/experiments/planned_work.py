@@ -181,7 +181,7 @@ class Remaining:
         30.0
         """
         left = self.total - self.done
-        if self.done < self.total / 50:
+        if self.done <= self.total / 50:
             return left / self._processes
         return left / self.done * (self._now() - self._begin)
 
@@ -202,11 +202,11 @@ def describe_time(seconds: float) -> str:
     """Return a time in words.
 
     >>> describe_time(20), describe_time(100), describe_time(9000)
-    ('less than a minute', '2 minutes', '2 h 30 min')
+    ('less than a minute', 'about 2 minutes', 'about 2 h 30 min')
     """
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"
     if minutes < 90:  # noqa: PLR2004
-        return f"{minutes} minute{'s' if minutes > 1 else ''}"
-    return f"{minutes // 60} h {minutes % 60} min"
+        return f"about {minutes} minute{'s' if minutes > 1 else ''}"
+    return f"about {minutes // 60} h {minutes % 60} min"

@@ -7,9 +7,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from fogveil.core.errors import FogveilError
 from fogveil.testbed.launch.factory import create_testbed
@@ -24,6 +25,53 @@ Watch = Callable[[Testbed, str, Report], None]
 """Called with the testbed, who reports, and what."""
 
 
+class FederatedRun:
+    """A federated run in progress: entering starts the testbed, leaving ends all participants.
+
+    Tables are written to `out` after the run, if it is given; the testbed itself is in `folder`.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        folder: Path,
+        out: Path | None,
+        progress: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self._begin, self._cpu_before = time.perf_counter(), _cpu_seconds_of_children()
+        self._world, self._plan, self._out = build_world(scenario), plan, out
+        self.testbed = create_testbed(self._world, plan, folder, progress=progress)
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._running.enter_context(self.testbed)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._running.__exit__(kind, error, trace)
+
+    def finish(self, watch: Watch | None = None) -> list[dict[str, Any]]:
+        """Wait for the end and join the records: the content of run.json for each episode."""
+        testbed = self.testbed
+        assert testbed.broker is not None
+        for name, report in testbed.reports():
+            if watch:
+                watch(testbed, name, report)
+        self._running.close()
+        # Containers are no children of this process: their cost is not known here.
+        cpu = None if self._plan.contained else _cpu_seconds_of_children() - self._cpu_before
+        return join_episodes(
+            *(self._world, self._plan, testbed.split, testbed.broker.kind, self._out, self._begin),
+            cpu_seconds=cpu,
+        )
+
+
 def run_federated(
     scenario: Scenario,
     plan: Plan,
@@ -35,18 +83,8 @@ def run_federated(
 
     The tables of a single episode are written to `out` itself, those of several to a folder each.
     """
-    begin, cpu_before = time.perf_counter(), _cpu_seconds_of_children()
-    world = build_world(scenario)
-    with testbed_folder(out) as folder:
-        with create_testbed(world, plan, folder, progress=progress) as testbed:
-            assert testbed.broker is not None
-            for name, report in testbed.reports():
-                if watch:
-                    watch(testbed, name, report)
-        # Containers are no children of this process: their cost is not known here.
-        cpu = None if plan.contained else _cpu_seconds_of_children() - cpu_before
-        kind = testbed.broker.kind
-        return join_episodes(world, plan, testbed.split, kind, out, begin, cpu_seconds=cpu)
+    with testbed_folder(out) as folder, FederatedRun(scenario, plan, folder, out, progress) as run:
+        return run.finish(watch)
 
 
 def _cpu_seconds_of_children() -> float:

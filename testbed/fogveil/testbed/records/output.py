@@ -32,6 +32,33 @@ def write_json(path: Path, content: Any) -> None:
         write_private(path, text)
 
 
+CLAIM = "contents.json"
+"""Says what the results in a folder are of."""
+
+
+def claim_folder(folder: Path, contents: dict[str, Any], *, force: bool = False) -> None:
+    """Take a folder for results, or refuse one that holds something else.
+
+    The same contents are continued or written again; with `force` others are replaced.
+    """
+    path = folder / CLAIM
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        found = None
+    except (OSError, ValueError):
+        found = {}
+    occupied = found is None and folder.is_dir() and any(folder.iterdir())
+    if not force and (occupied or (found is not None and found != contents)):
+        what = "files that no command of this kind wrote" if occupied else "other results"
+        raise InputError(
+            f"{folder}: holds {what}; choose another --out, or replace them with --force"
+        )
+    with reporting_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, contents)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove incomplete files whose writer no longer runs."""
     for path in folder.glob(f"*{PART}"):

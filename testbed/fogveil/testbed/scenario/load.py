@@ -164,6 +164,11 @@ def _describe(error: ValidationError, table: Table) -> tuple[str, str]:
     return key, message + (f" (and {more} more)" if more else "")
 
 
+def describe_fault(error: ValidationError, table: Table) -> str:
+    """Return the first fault of a table in words: its key, and what is wrong with it."""
+    return ": ".join(filter(None, _describe(error, table)))
+
+
 def _suggestion(key: str) -> str:
     known = {name for model in ScenarioTable.__subclasses__() for name in model.model_fields}
     name = key.rpartition(".")[2]

@@ -1,0 +1,44 @@
+"""Training of the agents that ship with fogveil."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fogveil.agent.learning.hyperparameters import change_hyperparameters
+from fogveil.agent.learning.registry import find_agent
+from fogveil.api.comparing import compare
+from fogveil.api.running import AnyScenario, as_scenario
+from fogveil.testbed.experiments.embedded_training import train as train_embedded
+
+
+def train(
+    scenario: AnyScenario,
+    agent: str,
+    out: str | Path,
+    *,
+    seed: int | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+) -> Path:
+    """Train an agent (`parl`, `plrl-edql`, `veil`, …) and return its file, a policy like any other.
+
+    A training that was stopped continues when it is called again with the same arguments.
+    `hyperparameters` changes values of the paper's table, such as `training_steps`.
+    """
+    kind = find_agent(agent)
+    chosen = as_scenario(scenario, seed)
+    if chosen.disclosure != kind.needs.word:
+        chosen = chosen.replace(disclosure=kind.needs.word)
+    values = change_hyperparameters(kind.defaults, hyperparameters or {}, "hyperparameters")
+    return train_embedded(chosen, agent, Path(out), values)
+
+
+def evaluate(
+    agent: str | Path, scenario: AnyScenario, *, against: tuple[str, ...] = ("random", "jsq", "setr"),
+    **options: Any,
+) -> pa.Table:
+    """Compare a trained agent with other policies; `options` are those of `compare`."""
+    return compare(scenario, [agent, *against], **options)

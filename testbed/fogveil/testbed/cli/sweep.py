@@ -1,0 +1,111 @@
+"""`fogveil sweep` and `fogveil plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fogveil.core.errors import InputError
+from fogveil.testbed.cli.options import Force, err, print_line
+
+
+def sweep(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A TOML file that says what is varied.")
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="For results. [default: runs/sweep/FILE's name]"),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say how many cells there are and how long they take."),
+    ] = False,
+    force: Force = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes. [default: one per core]")
+    ] = None,
+) -> None:
+    """Run policies over a grid of scenario keys and seeds, into one table.
+
+    Trains agents first where the file names some. Writes results.parquet and results.csv, a row per
+    run with every key as a column; `fogveil plot` draws them. After a stop the same command
+    continues with the cells that are not done.
+    """
+    from fogveil.testbed.cli.long_work import execute_with_progress
+    from fogveil.testbed.experiments.embedded_training import check_packages
+    from fogveil.testbed.experiments.planned_work import describe_time
+    from fogveil.testbed.experiments.sweep.definition import read_sweep
+    from fogveil.testbed.experiments.sweep.execution import (
+        TABLE,
+        claim,
+        default_folder,
+        write_results,
+    )
+    from fogveil.testbed.experiments.sweep.plan import SweepPlan
+    from fogveil.testbed.experiments.worker_pool import cores
+
+    plan = SweepPlan(read_sweep(file), folder or default_folder(file.stem))
+    processes = jobs or cores()
+    if not dry_run:
+        claim(plan, force=force)
+    outstanding = plan.find_outstanding()
+    runs = len(outstanding.runs) + len(outstanding.later_runs)
+    total = sum(len(cell.comparison.runs()) for cell in plan.cells)
+    print_line(
+        f"{len(plan.cells)} cells: {len(outstanding.trainings)} of {len(plan.trainings)} trainings "
+        f"and {runs:,} of {total:,} runs are to be done, "
+        f"{describe_time(outstanding.seconds / processes)} with {processes} processes",
+        err,
+    )
+    if dry_run:
+        return
+    if outstanding.trainings:
+        check_packages()
+    execute_with_progress(outstanding, processes, f"sweeping {file.stem}")
+    table = write_results(plan)
+    print_line(f"written: {plan.out}/{TABLE}.parquet and .csv, {table.num_rows:,} rows")
+    key = plan.sweep.varied[0] if plan.sweep.varied else "policy"
+    print_line(f"draw them: fogveil plot {plan.out} --x {key} --y mean --by policy")
+
+
+def plot(
+    result: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULT", help="A folder of a sweep or comparison, or a Parquet or CSV file."
+        ),
+    ],
+    x: Annotated[str, typer.Option(help="A column: the key on the horizontal axis.")],
+    y: Annotated[
+        str, typer.Option(help="A measure: a column, or mean, p50, p90, p95, p99 of the Fog loop.")
+    ] = "mean",
+    by: Annotated[str, typer.Option(help="Columns, separated by commas: a line for each.")] = (
+        "policy"
+    ),
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Draw only such rows. Repeatable."),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="NAME", help="Draw to NAME.png, .svg and .pdf. "
+                     "[default: RESULT/Y-over-X]"),
+    ] = None,
+) -> None:
+    """Draw a measure over a key of a table of results, with 95 % intervals over seeds."""
+    from fogveil.testbed.report.sweep_figure import plot_table, read_table
+
+    table, folder = read_table(result)
+    conditions = {}
+    for text in where or []:
+        column, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--where {text}: expected COLUMN=VALUE, as in rate=100")
+        conditions[column] = value
+    columns = [name.strip() for name in by.split(",") if name.strip()]
+    target = picture or folder / f"{y}-over-{x}".replace("/", "-")
+    plot_table(table, x, y, columns, target, conditions)
+    print_line(f"written: {target}.png, .svg and .pdf")

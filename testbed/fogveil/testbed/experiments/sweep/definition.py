@@ -1,0 +1,125 @@
+"""What a sweep varies: the keys of its TOML file, checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fogveil.core.errors import InputError
+from fogveil.testbed.scenario.load import describe_fault, find_scenario
+
+Seeds = Annotated[int, Field(ge=1)] | Annotated[list[int], Field(min_length=1)]
+Point = dict[str, Any]
+"""Values by dotted key of the scenario."""
+
+
+class SweepTable(BaseModel):
+    """A table of the file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TrainedAgent(SweepTable):
+    """An agent that is trained first, then evaluated like a policy."""
+
+    agent: str
+    seeds: Seeds = 1
+    """Of trainings: a number of them, or a list."""
+    hyperparameters: dict[str, Any] = {}
+    at: Point | None = None
+    """Where it is trained: once, at these values of keys. Without it, at every point of the sweep."""
+
+    @property
+    def training_seeds(self) -> list[int]:
+        """The seeds as a list."""
+        return list(range(1, self.seeds + 1)) if isinstance(self.seeds, int) else self.seeds
+
+
+class Sweep(SweepTable):
+    """A grid, or listed points, over the keys of one or several scenarios."""
+
+    scenario: str | list[str]
+    """Files, relative to the sweep's own, or names of shipped scenarios."""
+    policies: list[str] = []
+    agents: list[TrainedAgent] = []
+    seeds: Seeds = 5
+    """Of runs: a number of them, from the scenario's own seed on, or a list."""
+    set: Point = {}
+    """Keys that have one value everywhere."""
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    """Keys with their values: every combination is a point."""
+    points: list[Point] = []
+    """Points one by one, each combined with the whole grid."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if not self.policies and not self.agents:
+            raise ValueError("policies: expected at least one policy, or a table [[agents]]")
+        for key in ("seed",):
+            if key in {*self.set, *self.grid, *(key for point in self.points for key in point)}:
+                raise ValueError(f"{key}: give the seeds of runs as the key seeds")
+        both = sorted({key for point in self.points for key in point} & self.grid.keys())
+        if both:
+            raise ValueError(f"points: {both[0]} is in the grid as well; name it in one place")
+        return self
+
+    @property
+    def scenarios(self) -> list[str]:
+        """The scenarios as a list."""
+        return [self.scenario] if isinstance(self.scenario, str) else self.scenario
+
+    def all_points(self) -> Iterator[Point]:
+        """Yield every point: the values of the keys that vary.
+
+        >>> sweep = Sweep(scenario="tiny", policies=["jsq"], grid={"rate": [50, 100], "fog": [3]})
+        >>> list(sweep.all_points())
+        [{'rate': 50, 'fog': 3}, {'rate': 100, 'fog': 3}]
+        """
+        for listed in self.points or [{}]:
+            for values in product(*self.grid.values()):
+                yield {**listed, **dict(zip(self.grid, values, strict=True))}
+
+    @property
+    def varied(self) -> list[str]:
+        """The keys that vary, in the order of the file."""
+        keys = [*(key for point in self.points for key in point), *self.grid]
+        return list(dict.fromkeys(keys))
+
+
+def read_sweep(source: Path | Mapping[str, Any]) -> Sweep:
+    """Read and check a sweep from its file or its content."""
+    if isinstance(source, Mapping):
+        return _check(dict(source), "sweep")
+    try:
+        content = tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{source}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{source}: is not TOML: {error}") from error
+    sweep = _check(content, f"{source}:")
+    beside = [_beside(name, source.parent) for name in sweep.scenarios]
+    own = [_policy_beside(name, source.parent) for name in sweep.policies]
+    return sweep.model_copy(update={"scenario": beside, "policies": own})
+
+
+def _check(content: dict[str, Any], where: str) -> Sweep:
+    try:
+        return Sweep.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{where} {describe_fault(error, content)}") from error
+
+
+def _beside(name: str, folder: Path) -> str:
+    """Return a scenario's file relative to the sweep's; shipped names stay as they are."""
+    return str(folder / name) if (folder / name).is_file() else str(find_scenario(name))
+
+
+def _policy_beside(spec: str, folder: Path) -> str:
+    """Return a policy's or an agent's file relative to the sweep's; names stay as they are."""
+    file = folder / (spec if spec.endswith(".npz") else spec.rpartition(":")[0])
+    return str(folder / spec) if file.is_file() else spec

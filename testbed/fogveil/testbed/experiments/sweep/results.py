@@ -1,0 +1,102 @@
+"""The results of a sweep as one tidy table: a row per run, every key a column."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from fogveil.testbed.experiments.comparison import results_by_policy
+from fogveil.testbed.experiments.sweep.plan import Cell, SweepPlan
+from fogveil.testbed.report.averages import Result
+from fogveil.testbed.scenario.load import ALIASES
+
+FIRST = ("scenario", "policy", "level", "seed", "seeds", "training_seed")
+HIDDEN = ("electre.", "events")
+"""Keys of the scenario that are no columns unless they vary: policies' settings."""
+
+
+def tidy_table(plan: SweepPlan) -> pa.Table:
+    """Return the results of a finished sweep, a row per run.
+
+    `seeds` is how many runs there are of this policy at this point, so how many samples an average
+    over the rows has. Keys that vary come next, under the names of the sweep's file, then the
+    measures, then all other keys of the scenario.
+    """
+    cells = [(cell, list(_results(cell))) for cell in plan.cells]
+    sizes: Counter[str] = Counter()
+    for cell, results in cells:
+        sizes[_key(cell)] += len(results)
+    rows = [
+        _row(plan, cell, result, sizes[_key(cell)]) for cell, results in cells for result in results
+    ]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
+
+
+def _results(cell: Cell) -> Iterator[Result]:
+    for results in results_by_policy(cell.comparison).values():
+        yield from results
+
+
+def _key(cell: Cell) -> str:
+    """Return what is equal for the runs that an average is taken over."""
+    return json.dumps([str(cell.comparison.file), cell.point, cell.policy], default=str)
+
+
+def _row(plan: SweepPlan, cell: Cell, result: Result, seeds: int) -> dict[str, Any]:
+    summary = result["summary"]
+    row: dict[str, Any] = {
+        "scenario": result["name"],
+        "policy": cell.policy,
+        "level": result["level"],
+        "seed": str(result["seed"]) if result["seed"] >= 2**63 else result["seed"],
+        "seeds": seeds,
+        "training_seed": cell.training.seed if cell.training else None,
+    }
+    row |= {key: _plain(cell.point.get(key)) for key in plan.sweep.varied}
+    row |= {key: value for key, value in summary.items() if not isinstance(value, dict | list)}
+    row |= {f"utilisation.{node}": share for node, share in summary["utilisation"].items()}
+    keys = {key: value for key, value in flatten(result["scenario"]).items() if key not in row}
+    row |= {key: value for key, value in keys.items() if not key.startswith(HIDDEN)}
+    for short, key in ALIASES.items():
+        if key in keys:
+            row.setdefault(short, keys[key])
+    row |= {"run_hash": result["run_hash"], "cpu_seconds": result["cpu_seconds"]}
+    row |= {f"version.{name}": text for name, text in result["versions"].items()}
+    return row | {"commit": result.get("provenance", {}).get("commit")}
+
+
+def flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as one, with dotted keys; the items of lists are numbered from 0.
+
+    >>> flatten({"fog": {"ipt": [5, 7]}, "name": "tiny"})
+    {'fog.ipt.0': 5, 'fog.ipt.1': 7, 'name': 'tiny'}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, list):
+            value = dict(enumerate(value))  # noqa: PLW2901 (a list is a table by numbers)
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Return a column; one of mixed types becomes text."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        numbers = all(value is None or isinstance(value, int | float) for value in values)
+        if numbers:
+            return pa.array([None if value is None else float(value) for value in values])
+        return pa.array([None if value is None else str(value) for value in values])

@@ -1,0 +1,133 @@
+"""A figure of any result table: a measure over a key, a line per group, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from fogveil.core.errors import InputError
+from fogveil.testbed.report.figures import INTERVAL, _points as points_with_intervals, _scale as scale_axis, figure
+from fogveil.testbed.report.methods import line, style
+from fogveil.testbed.report.statistics import Estimate, estimate
+
+MEASURE_NAMES = {"mean": "fog_loop", **{p: f"fog_loop_{p}" for p in ("p50", "p90", "p95", "p99")}}
+"""Short names of the measures that are drawn most."""
+LOOKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+Group = tuple[Any, ...]
+
+
+def read_table(path: Path) -> tuple[pa.Table, Path]:
+    """Return the table of a sweep's or comparison's folder, or of a file, and its folder."""
+    names = ("results.parquet", "compare.parquet")
+    found = [path / name for name in names if (path / name).is_file()]
+    file = found[0] if found else path
+    try:
+        if file.suffix == ".csv":
+            table = pyarrow.csv.read_csv(file)
+        else:
+            table = pyarrow.parquet.read_table(file)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path}: expected the folder of a sweep or comparison, or its Parquet or CSV file"
+        ) from error
+    return table, file.parent
+
+
+def series(
+    table: pa.Table, x: str, y: str, by: Sequence[str], where: Mapping[str, str] | None = None
+) -> dict[Group, dict[Any, Estimate]]:
+    """Return the mean of a measure with its interval, by group and by value of the key.
+
+    Runs of one training are averaged first, so that the interval of a trained agent with several
+    trainings is over its trainings. Rows without the measure are left out.
+    """
+    y = MEASURE_NAMES.get(y, y)
+    for name in (x, y, *by, *(where or {})):
+        if name not in table.column_names:
+            raise InputError(f"{name}: no such column; the table has {_listed(table)}")
+    values: dict[Group, dict[Any, dict[Any, list[float]]]] = {}
+    extra = [name for name in ("training_seed",) if name in table.column_names]
+    names = list(dict.fromkeys((x, y, *by, *extra, *(where or {}))))
+    for row in table.select(names).to_pylist():
+        wanted = all(_text(row[key]) == value for key, value in (where or {}).items())
+        if not wanted or row[x] is None or row[y] is None:
+            continue
+        if not isinstance(row[y], int | float):
+            raise InputError(f"{y}: expected a column of numbers to draw")
+        group = tuple(row[name] for name in by)
+        training = row.get("training_seed")
+        values.setdefault(group, {}).setdefault(row[x], {}).setdefault(training, []).append(row[y])
+    if not values:
+        raise InputError(f"no row has {x}, {y} and what --where asks for: nothing to draw")
+    return {
+        group: {key: _estimate(list(trainings.values())) for key, trainings in keys.items()}
+        for group, keys in values.items()
+    }
+
+
+def _estimate(trainings: list[list[float]]) -> Estimate:
+    if len(trainings) == 1:
+        return estimate(trainings[0])
+    return estimate([sum(values) / len(values) for values in trainings])
+
+
+def plot_table(
+    table: pa.Table,
+    x: str,
+    y: str,
+    by: Sequence[str],
+    path: Path,
+    where: Mapping[str, str] | None = None,
+) -> None:
+    """Draw a measure over a key with 95 % intervals, a line per group, to path.png and others."""
+    groups = series(table, x, y, by, where)
+    keys = list(dict.fromkeys(key for values in groups.values() for key in values))
+    numeric = all(isinstance(key, int | float) for key in keys)
+    order = sorted(keys) if numeric else keys
+    at = {key: float(key) if numeric else float(place) for place, key in enumerate(order)}
+    with figure(path, 6.8, 4.2) as drawing:
+        axis = drawing.subplots()
+        for number, (group, values) in enumerate(groups.items()):
+            chosen = sorted(values, key=lambda key: at[key])
+            means, intervals = points_with_intervals([values[key] for key in chosen])
+            axis.errorbar(
+                [at[key] for key in chosen],
+                means,
+                yerr=intervals,
+                label=", ".join(map(_text, group)),
+                linewidth=1.2,
+                **INTERVAL,
+                **_look(by, group, number),
+            )
+        if not numeric or len(order) <= 8:  # noqa: PLR2004 (as many labels as fit)
+            axis.set_xticks([at[key] for key in order], [_text(key) for key in order])
+        shown = [value for values in groups.values() for value in values.values()]
+        logarithmic = scale_axis(axis, "y", shown)
+        axis.set_xlabel(x)
+        measure = MEASURE_NAMES.get(y, y).replace("_", " ")
+        scale = ", log scale" if logarithmic else ""
+        axis.set_ylabel(f"{measure} (mean over seeds, 95 % interval{scale})")
+        if len(groups) > 1 or any(next(iter(groups))):
+            axis.legend(title=", ".join(by), frameon=False, loc="best", fontsize=8)
+
+
+def _look(by: Sequence[str], group: Group, number: int) -> dict[str, Any]:
+    """Return a policy's own colour where lines are policies, else colours in turn."""
+    if list(by) == ["policy"]:
+        return {"linestyle": line(str(group[0])), **style(str(group[0]))}
+    return {"color": LOOKS[number % len(LOOKS)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _listed(table: pa.Table) -> str:
+    varied = [name for name in table.column_names if "." not in name or name == "fog.count"]
+    return ", ".join(varied)
