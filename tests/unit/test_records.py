@@ -124,9 +124,7 @@ def test_deadlines_are_judged_by_application_and_change_nothing_else(recorded):
     folder, result = recorded
     kinds = {"light": 40.0, "moderate": 100.0, "demanding": None}
     plain = load_scenario(SCENARIOS / "stress.toml", {"disclosure": "full", "horizon": 40_000})
-    applications = [
-        {**app.model_dump(), "deadline": kinds[app.name]} for app in plain.applications
-    ]
+    applications = [{**app.model_dump(), "deadline": kinds[app.name]} for app in plain.applications]
     overrides = {"disclosure": "full", "horizon": 40_000, "applications": applications}
     summary = (again := run_embedded(load_scenario(SCENARIOS / "stress.toml", overrides), "jsq"))[
         "summary"
@@ -134,9 +132,7 @@ def test_deadlines_are_judged_by_application_and_change_nothing_else(recorded):
     assert again["run_hash"] == result["run_hash"]
     jobs = pq.read_table(folder / "jobs.parquet").to_pandas()
     jobs["met"] = jobs["returned"] - jobs["emitted"] <= jobs["category"].astype(str).map(kinds)
-    shares = {
-        name: jobs[jobs["category"] == name]["met"].mean() for name in ("light", "moderate")
-    }
+    shares = {name: jobs[jobs["category"] == name]["met"].mean() for name in ("light", "moderate")}
     assert summary["deadline_met_by_application"] == pytest.approx({**shares, "demanding": None})
     judged = jobs[jobs["category"] != "demanding"]
     assert summary["deadline_met"] == pytest.approx(judged["met"].mean())

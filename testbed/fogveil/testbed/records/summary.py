@@ -1,4 +1,4 @@
-"""The summary of a run: delays and loops with percentiles, deadlines, unserved jobs, utilisation."""
+"""The summary of a run: delays and loops with percentiles, deadlines, unserved, utilisation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from fogveil.testbed.records.block_bootstrap import (
+    CELLS,
+    LEAST_JOBS,
+    cells_of,
+    mean_half_width,
+    percentile_half_widths,
+)
 from fogveil.testbed.records.join import COLUMNS, Counts, Floats
 from fogveil.testbed.scenario.world import World
 
@@ -54,6 +62,12 @@ class Summary:
         self._gaps: list[Floats] = []
         """Between one instant of a job and the next, from its emission to its return."""
         self._cloud_loops: list[Floats] = []
+        self._emitted: list[Floats] | None = None
+        self._fed_back: list[npt.NDArray[np.bool_]] = []
+        self._judged: list[Floats] = []
+        """Of a trace: when each job was emitted, whether it was fed back, and met its deadline."""
+        if world.scenario.sources.kind == "trace":
+            self._emitted = []
 
     def take(self, rows: Floats, counts: Counts) -> None:  # noqa: ARG002 (the interface of a sink)
         """Add a block of rows."""
@@ -65,8 +79,9 @@ class Summary:
             known = delay[~np.isnan(delay)]
             self._sums[name] += float(known.sum())
             self._sizes[name] += known.size
-            if name == "cloud_loop":
-                self._cloud_loops.append(known)
+        cloud_loop = rows[:, _AT["cloud_returned"]] - rows[:, _AT["emitted"]]
+        fed_back = ~np.isnan(cloud_loop)
+        self._cloud_loops.append(cloud_loop[fed_back])
         self._gaps.append(np.diff(rows[:, _AT["emitted"] : _AT["returned"] + 1], axis=1))
         cluster, category, node = (
             rows[:, _AT[name]].astype(np.int64) for name in ("cluster", "category", "node")
@@ -76,6 +91,10 @@ class Summary:
         self._cluster_sums += np.bincount(cluster, fog_loop, len(self._cluster_sums))
         met = fog_loop <= self._deadlines[category]  # nothing is less than NaN
         self._met += np.bincount(category[met], minlength=len(self._met))
+        if self._emitted is not None:
+            self._emitted.append(rows[:, _AT["emitted"]].copy())
+            self._fed_back.append(fed_back)
+            self._judged.append(np.where(np.isnan(self._deadlines[category]), np.nan, met))
         within = np.minimum(rows, horizon)
         busy = within[:, _AT["finished"]] - within[:, _AT["started"]]
         self._busy[:-1] += np.bincount(node, busy, len(self._world.nodes))
@@ -90,7 +109,7 @@ class Summary:
         means = {
             name: self._sums[name] / size if size else None for name, size in self._sizes.items()
         }
-        return {
+        result = {
             "workloads": self._workloads,
             "unserved": self._unserved,
             **means,
@@ -101,6 +120,28 @@ class Summary:
             "fairness": self._fairness(),
             "utilisation_mean": float(used[:-1].mean()),
         }
+        if self._emitted and self._workloads >= LEAST_JOBS:
+            result["blocks"] = self._blocks(np.concatenate(self._emitted))
+        return result
+
+    def _blocks(self, emitted: Floats) -> dict[str, Any]:
+        """Return the intervals over blocks of the trace, and what ratios of Fog loops need."""
+        cells = cells_of(emitted)
+        fed_back, judged = np.concatenate(self._fed_back), np.concatenate(self._judged)
+        widths = {}
+        for name in (*DELAYS, *LOOPS):
+            delays = self._delays(name)
+            here = cells[fed_back] if name == "cloud_loop" else cells
+            if delays.size >= LEAST_JOBS:
+                widths[name] = mean_half_width(delays, here)
+                tails = percentile_half_widths(delays, here, PERCENTILES)
+                widths |= zip((f"{name}_p{p}" for p in PERCENTILES), tails, strict=True)
+        known = ~np.isnan(judged)
+        if known.sum() >= LEAST_JOBS:
+            widths["deadline_met"] = mean_half_width(judged[known], cells[known])
+        fog_loop = np.bincount(cells, self._delays("fog_loop"), CELLS)
+        workloads = np.bincount(cells, minlength=CELLS)
+        return {"ci95": widths, "workloads": workloads.tolist(), "fog_loop": fog_loop.tolist()}
 
     def _delays(self, name: str) -> Floats:
         """Return a delay of all jobs that have it."""
