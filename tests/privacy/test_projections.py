@@ -118,6 +118,14 @@ def test_secrets_do_not_change_the_agents_projection(world):
     assert other.projection("fog-1") != world.projection("fog-1")
 
 
+def test_no_participant_receives_a_deadline(world):
+    applications = [{**app, "deadline": 54321.5} for app in _applications(world)]
+    other = make_world(disclosure="count", seed=world.scenario.seed, applications=applications)
+    for participant in ("agent", "sources", "clock", "fog-1", "fog-2", "fog-3", "cloud"):
+        assert "54321" not in projection_text(other, participant)
+        assert set(other.projection(participant)) == set(world.projection(participant))
+
+
 def _applications(world):
     return [app.model_dump() for app in world.scenario.applications]
 

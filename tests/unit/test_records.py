@@ -20,6 +20,7 @@ from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.records.join import COLUMNS
 from fogveil.testbed.records.output import write_json
 from fogveil.testbed.records.run_records import RunRecords
+from fogveil.testbed.records.summary import DELAYS, LOOPS, TAILS
 from fogveil.testbed.scenario import load_scenario
 
 
@@ -91,6 +92,53 @@ def test_summary_equals_the_means_of_the_record(recorded):
         )
         assert used == pytest.approx(busy.sum() / 40000)
     assert np.sum(result["summary"]["placed"]) == len(jobs)
+
+
+def test_percentiles_are_those_of_the_record(recorded):
+    folder, result = recorded
+    columns = [
+        f"quantile_cont({end} - {begin}, {percentile / 100}) as {name}_p{percentile}"
+        for name, (begin, end) in (DELAYS | LOOPS).items()
+        for percentile in (50, 90, 95, 99)
+    ]
+    query = f"select {', '.join(columns)} from '{folder}/jobs.parquet'"
+    expected = duckdb.sql(query).fetchdf().iloc[0]
+    assert set(expected.keys()) == set(TAILS)
+    for name, value in expected.items():
+        assert result["summary"][name] == pytest.approx(value, rel=1e-9), name
+
+
+def test_fairness_and_mean_utilisation(recorded):
+    folder, result = recorded
+    jobs = pq.read_table(folder / "jobs.parquet").to_pandas()
+    delays = (jobs["returned"] - jobs["emitted"]).groupby(jobs["cluster"], observed=True).mean()
+    assert len(delays) == 8
+    jain = delays.sum() ** 2 / (8 * (delays**2).sum())
+    assert result["summary"]["fairness"] == pytest.approx(jain)
+    assert 1 / 8 < jain < 1
+    used = [value for node, value in result["summary"]["utilisation"].items() if node != "cloud"]
+    assert result["summary"]["utilisation_mean"] == pytest.approx(np.mean(used))
+
+
+def test_deadlines_are_judged_by_application_and_change_nothing_else(recorded):
+    folder, result = recorded
+    kinds = {"light": 40.0, "moderate": 100.0, "demanding": None}
+    plain = load_scenario(SCENARIOS / "stress.toml", {"disclosure": "full", "horizon": 40_000})
+    applications = [{**app.model_dump(), "deadline": kinds[app.name]} for app in plain.applications]
+    overrides = {"disclosure": "full", "horizon": 40_000, "applications": applications}
+    summary = (again := run_embedded(load_scenario(SCENARIOS / "stress.toml", overrides), "jsq"))[
+        "summary"
+    ]
+    assert again["run_hash"] == result["run_hash"]
+    jobs = pq.read_table(folder / "jobs.parquet").to_pandas()
+    jobs["met"] = jobs["returned"] - jobs["emitted"] <= jobs["category"].astype(str).map(kinds)
+    shares = {name: jobs[jobs["category"] == name]["met"].mean() for name in ("light", "moderate")}
+    assert summary["deadline_met_by_application"] == pytest.approx({**shares, "demanding": None})
+    judged = jobs[jobs["category"] != "demanding"]
+    assert summary["deadline_met"] == pytest.approx(judged["met"].mean())
+    assert 0 < shares["light"] < 1
+    assert result["summary"]["deadline_met"] is None
+    assert set(result["summary"]["deadline_met_by_application"].values()) == {None}
 
 
 def test_run_json_suffices_to_repeat_the_run(recorded):
@@ -194,5 +242,6 @@ def test_memory_does_not_grow_with_the_horizon(tmp_path):
         )
         for horizon in (100_000, 1_000_000)
     ]
-    # 108,000 more rows of 13 columns would be well over 10 MB if they were kept.
+    # 108,000 more rows of 13 columns would be well over 10 MB if they were kept; of each row the
+    # summary keeps four numbers, for exact percentiles, and needs a fifth while it computes them.
     assert used[1] - used[0] < 6, used

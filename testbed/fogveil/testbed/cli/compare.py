@@ -22,7 +22,6 @@ from fogveil.testbed.cli.options import (
 from fogveil.testbed.experiments.comparison import Comparison, execute, parse_numbers, prepare
 from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparison
 from fogveil.testbed.report import tables
-from fogveil.testbed.report.averages import write_tables
 from fogveil.testbed.scenario import load_scenario
 
 Rates = Annotated[
@@ -113,8 +112,8 @@ def _compare(
         raise
     averages = evaluate_comparison(comparison, reference)
     for table in tables.compare_tables(averages, reference):
-        out.print(table)
-    paths = write_tables(averages, folder)
+        tables.print_table(table, out)
+    paths = tables.write_comparison(averages, reference, folder)
     from fogveil.testbed.report.figures import (  # matplotlib takes a while to load
         plot_delays,
         plot_loops,

@@ -110,7 +110,7 @@ def evaluate(
     with reporting_write_errors(folder):
         result = compose_steps.evaluate(load(scenario, {}, None), _plan(policy), source, folder)
     for table in tables.run_tables(result):
-        out.print(table)
+        tables.print_table(table, out)
     print_line(
         f"run hash {result['run_hash']}\nrecords: ./runs/jobs.parquet, decisions.parquet, run.json"
     )

@@ -26,6 +26,7 @@ from fogveil.testbed.experiments.league_runs import ExpectedTime, LeagueRuns, Ta
 from fogveil.testbed.records.output import write_json
 from fogveil.testbed.report import league_tables
 from fogveil.testbed.report.league_standings import Standing, Standings
+from fogveil.testbed.report.tables import print_table
 
 FEW = 3
 """Policies whose results on every scenario are printed."""
@@ -160,8 +161,8 @@ def _print(standings: Standings, chosen: Iterable[str]) -> None:
     if len(chosen) <= FEW:
         for standing in standings.policies:
             if standing.policy in chosen and standing.scenarios:
-                out.print(league_tables.scenario_table(standings, standing))
-    out.print(league_tables.standings_table(standings))
+                print_table(league_tables.scenario_table(standings, standing), out)
+    print_table(league_tables.standings_table(standings), out)
     for label, sentence in standings.misfits.items():
         print_line(f"{label} {sentence}")
     if standings.left_out:

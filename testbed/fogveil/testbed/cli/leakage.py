@@ -27,6 +27,7 @@ from fogveil.testbed.cli.options import (
 )
 from fogveil.testbed.cli.seeds import with_seed
 from fogveil.testbed.records.output import reporting_write_errors, write_json
+from fogveil.testbed.report.tables import print_table
 
 
 def leakage(
@@ -111,7 +112,7 @@ def leakage(
         result = measure(plan, lambda done: progress.update(task, completed=done))
     console = err if as_json else out
     for table in tables(result):
-        console.print(table)
+        print_table(table, console)
     print_line(verdict(result), console)
     path = folder / f"{plan.name}.json"
     write_json(path, result)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from fogveil.core.errors import FogveilError, InputError
+from fogveil.testbed.scenario import load_scenario
 
 RUN_FILE = "run.json"
 
@@ -34,7 +35,9 @@ class EarlierRun:
 
     def check_repeated(self, result: dict[str, Any], source: Path) -> str | None:
         """Say that a result has the same run hash; an error if not. None if it is another run."""
-        if (result["scenario"], result["policy"]) != (self.scenario, self.policy):
+        # As scenarios, not as texts: one of an earlier version lacks keys that have defaults now.
+        same = load_scenario(result["scenario"]) == load_scenario(self.scenario)
+        if not same or result["policy"] != self.policy:
             return None
         if result["run_hash"] != self.run_hash:
             raise FogveilError(

@@ -12,6 +12,7 @@ from rich.table import Table
 from fogveil.core.errors import InputError
 from fogveil.testbed.cli.options import err, print_line
 from fogveil.testbed.cli.options import out as standard_output
+from fogveil.testbed.report.tables import print_table
 
 
 def reproduce(
@@ -107,7 +108,7 @@ def reproduce(
         table = Table(*TRAINING_COLUMNS, box=box.SIMPLE_HEAD)
         for each in plan.scale.sets:
             table.add_row(*each.describe())
-        standard_output.print(table)
+        print_table(table, standard_output)
         return
     if outstanding.trainings:
         check_packages()

@@ -276,11 +276,11 @@ def _create_folder(name: str) -> Path:
 def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool) -> None:
     console: Console = err if as_json else out
     for table in tables.run_tables(result):
-        console.print(table)
+        tables.print_table(table, console)
     summary = result["summary"]
     console.print(
         f"{summary['workloads']:,} workloads, {summary['unserved']:,} of them unserved "
-        f"at the horizon\nrun hash {result['run_hash']}"
+        f"at the horizon\n{tables.summary_line(summary)}\nrun hash {result['run_hash']}"
     )
     if folder:
         print_line(f"records: {folder}/jobs.parquet, decisions.parquet, run.json", console)

@@ -24,7 +24,7 @@ from fogveil.testbed.scenario.world import build_world
 
 def list_policies() -> None:
     """List the policies and the disclosure level each needs."""
-    out.print(tables.policy_table())
+    tables.print_table(tables.policy_table(), out)
     print_line(
         "your own: --policy my_policy.py:MyPolicy (a subclass of fogveil.agent.policy.Policy)"
     )
@@ -33,7 +33,7 @@ def list_policies() -> None:
 
 def list_scenarios() -> None:
     """List the shipped scenarios."""
-    out.print(tables.shipped_scenarios_table())
+    tables.print_table(tables.shipped_scenarios_table(), out)
     print_line("use a name in place of a file: fogveil run tiny --policy jsq")
     print_line(f"your own: copy a file from {SHIPPED.resolve()} and edit it")
 
@@ -70,7 +70,7 @@ def show(
         )
         return
     for table in tables.scenario_tables(world):
-        out.print(table)
+        tables.print_table(table, out)
     from fogveil.testbed.report.topology_figure import draw_topology
 
     target = picture or Path("runs") / f"{world.scenario.name}-topology"

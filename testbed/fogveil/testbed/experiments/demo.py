@@ -20,9 +20,9 @@ from fogveil.testbed.launch.run_folder import PARTICIPANTS
 from fogveil.testbed.privacy.inspect.disclosure_summary import DisclosureSummary
 from fogveil.testbed.privacy.inspect.recordings import read_recording
 from fogveil.testbed.records.summary import Summary
-from fogveil.testbed.report.averages import PolicyAverage, Result, average_runs, write_tables
+from fogveil.testbed.report.averages import PolicyAverage, Result, average_runs
 from fogveil.testbed.report.figures import plot_delays
-from fogveil.testbed.report.tables import compare_tables
+from fogveil.testbed.report.tables import compare_tables, print_table, write_comparison
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.world import build_world
 
@@ -75,8 +75,8 @@ def main() -> None:
     )
     averages = _averages(results, names) + _told_everything(results)
     for table in compare_tables(averages, "jsq"):
-        console.print(table)
-    write_tables(averages, OUT)
+        print_table(table, console)
+    write_comparison(averages, "jsq", OUT)
     plot_delays(averages, OUT / "delays")
     show_boundary(OUT / "testbed", len(results), console)
     console.print(

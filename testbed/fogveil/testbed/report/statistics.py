@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log, sqrt
+from math import exp, floor, log, log10, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -15,9 +15,25 @@ class Estimate(NamedTuple):
     half_width: float | None
 
     def __str__(self) -> str:
-        """Format as mean ± half-width."""
-        interval = "" if self.half_width is None else f" ± {format_number(self.half_width)}"
+        """Format as mean ± half-width; no spread at all is no interval."""
+        interval = f" ± {format_number(self.half_width)}" if self.half_width else ""
         return f"{format_number(self.mean)}{interval}"
+
+    def compact(self) -> str:
+        """Format with no more digits than the interval justifies, for narrow tables.
+
+        >>> Estimate(62.512, 0.599).compact(), Estimate(2160.4, 105.2).compact()
+        ('62.51 ±0.60', '2160 ±105')
+        >>> Estimate(1.0, 0.0).compact(), Estimate(1234.5, 0.001).compact()
+        ('1', '1234 ±1')
+        """
+        if not self.half_width:
+            return format_number(self.mean)
+        wanted = 1 - floor(log10(self.half_width))
+        useful = 3 - floor(log10(abs(self.mean))) if self.mean else 4
+        digits = max(0, min(wanted, useful, 4))
+        width = max(self.half_width, 10.0**-digits)  # never less than it is
+        return f"{self.mean:.{digits}f} ±{width:.{digits}f}"
 
 
 class Score(NamedTuple):
@@ -37,6 +53,8 @@ class Score(NamedTuple):
 
 def format_number(value: float) -> str:
     """Format a number with about three significant digits, and no exponent."""
+    if not value:
+        return "0"
     if abs(value) >= 100:  # noqa: PLR2004
         return f"{value:.0f}"
     return f"{value:.3g}" if abs(value) >= 0.01 else f"{value:.4f}"  # noqa: PLR2004

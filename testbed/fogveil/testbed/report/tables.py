@@ -1,18 +1,23 @@
-"""Tables for the terminal."""
+"""Tables of runs, comparisons and scenarios."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 import fogveil.agent.policies as policies
-from fogveil.testbed.records.summary import DELAYS, LOOPS
-from fogveil.testbed.report.averages import PolicyAverage
+from fogveil.testbed.records.summary import DELAYS, LOOPS, PERCENTILES
+from fogveil.testbed.report.averages import PolicyAverage, average_table
 from fogveil.testbed.report.statistics import Estimate, format_number
+from fogveil.testbed.report.table_files import write_tables
 from fogveil.testbed.scenario.load import shipped_scenarios
 from fogveil.testbed.scenario.world import World
 
@@ -21,17 +26,34 @@ def make_table(title: str, *columns: str) -> Table:
     """Return an empty table: the first column is text, the others are numbers."""
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
+        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
     return table
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table without cutting a name or a number; one that cannot fit is wider."""
+    table.columns[0].no_wrap = True
+    unlimited = console.options.update(max_width=10_000)
+    for column in table.columns:
+        cells = (column.header, *column.cells)
+        sizes = [Measurement.get(console, unlimited, cell) for cell in cells]
+        column.min_width = max(size[1 if column.no_wrap else 0] for size in sizes)
+    if Measurement.get(console, unlimited, table).maximum > console.width:
+        for column in table.columns:
+            if column.justify == "right":  # numbers wrap in all columns or in none
+                column.max_width = column.min_width
+    console.print(table, crop=False)
 
 
 def run_tables(result: dict[str, Any]) -> list[Table]:
     """Return the tables of one run: delays and loops, then the nodes."""
     summary = result["summary"]
     title = f"{result['name']} under {result['policy']}, level {result['level']}"
-    delays = make_table(f"{title}, seed {result['seed']}", "mean delay", "time units")
+    tails = [f"p{percentile}" for percentile in PERCENTILES]
+    delays = make_table(f"{title}, seed {result['seed']}", "delay (time units)", "mean", *tails)
     for name in (*DELAYS, *LOOPS):
-        delays.add_row(name.replace("_", " "), _or_dash(summary[name]))
+        keys = (name, *(f"{name}_{tail}" for tail in tails))
+        delays.add_row(name.replace("_", " "), *(_or_dash(summary.get(key)) for key in keys))
     load = make_table("", "node", "workloads", "utilisation")
     placed = np.sum(summary["placed"], axis=(0, 1)).tolist()
     jobs = dict(zip(result["nodes"], placed, strict=True))
@@ -40,29 +62,116 @@ def run_tables(result: dict[str, Any]) -> list[Table]:
     return [delays, load]
 
 
+def summary_line(summary: Mapping[str, Any]) -> str:
+    """Return one line with a run's fairness, mean utilisation and, if it has any, deadlines."""
+    fairness, used = summary["fairness"], summary["utilisation_mean"]
+    line = f"fairness between clusters {_or_dash(fairness)} (Jain), mean utilisation {used:.1%}"
+    if summary["deadline_met"] is None:
+        return line
+    shares = summary["deadline_met_by_application"].items()
+    each = ", ".join(f"{name} {share:.1%}" for name, share in shares if share is not None)
+    return f"{line}\ndeadlines met: {summary['deadline_met']:.1%} ({each})"
+
+
 def _or_dash(value: float | None) -> str:
     return "–" if value is None else format_number(value)
+
+
+def compare_rows(averages: Sequence[PolicyAverage], reference: str) -> list[dict[str, str]]:
+    """Return what a comparison's tables show of some averages, by column."""
+    judged = any("deadline_met" in average.measures for average in averages)
+    rows = []
+    for average in averages:
+        measures = average.measures
+        row = {
+            "policy": average.policy,
+            "level": average.level,
+            "fog loop": _compact(measures.get("fog_loop")),
+            "p95": _compact(measures.get("fog_loop_p95")),
+            f"× {reference}": _compact(average.ratio, digits=3),
+            "cloud loop": _compact(measures.get("cloud_loop")),
+        }
+        if judged:
+            row["in time (%)"] = _compact(measures.get("deadline_met"), scale=100)
+        rows.append(row | {"unserved": _compact(measures.get("unserved"))})
+    return rows
+
+
+def _compact(value: Estimate | None, *, scale: float = 1, digits: int | None = None) -> str:
+    if value is None:
+        return "–"
+    if digits is not None and not value.half_width:
+        return f"{value.mean:.{digits}f}"
+    width = None if value.half_width is None else scale * value.half_width
+    return Estimate(scale * value.mean, width).compact()
+
+
+def interval_note(averages: Sequence[PolicyAverage]) -> str:
+    """Return one sentence that says what the intervals of averages are over."""
+    kinds = {average.interval for average in averages}
+    seeds = max((average.seeds for average in averages), default=0)
+    texts = {
+        "seeds": f"± 95 % over {seeds} seeds",
+        "blocks": "± 95 % by a block bootstrap over the time of the trace: its workloads are the "
+        "same for every seed",
+        "none": "without ±: one sample" + ", all seeds bring the same workloads" * (seeds > 1),
+    }
+    return "; ".join(texts[kind] for kind in ("seeds", "blocks", "none") if kind in kinds)
+
+
+def ordered_averages(
+    averages: Sequence[PolicyAverage],
+) -> dict[tuple[float, float | None], list[PolicyAverage]]:
+    """Return averages by horizon and rate, of each the best policy first."""
+    groups: dict[tuple[float, float | None], list[PolicyAverage]] = {}
+    for average in averages:
+        groups.setdefault((average.horizon, average.rate), []).append(average)
+    for group in groups.values():
+        group.sort(key=lambda average: average.measures["fog_loop"].mean)
+    return groups
 
 
 def compare_tables(averages: Sequence[PolicyAverage], reference: str) -> list[Table]:
     """Return the tables of a comparison, one per horizon and rate, the best policy first."""
     tables = []
-    for horizon, rate in dict.fromkeys((average.horizon, average.rate) for average in averages):
+    for (horizon, rate), chosen in ordered_averages(averages).items():
         sources = "the scenario's own sources" if rate is None else f"β = {rate:g}"
-        columns = ["policy", "level", "fog loop", f"× {reference}", "cloud loop", "unserved"]
-        table = make_table(f"horizon {horizon:,.0f}, {sources}", *columns)
-        chosen = [a for a in averages if (a.horizon, a.rate) == (horizon, rate)]
-        for average in sorted(chosen, key=lambda average: average.measures["fog_loop"].mean):
-            others = [average.measures.get(name) for name in ("cloud_loop", "unserved")]
-            table.add_row(
-                average.policy,
-                average.level,
-                str(average.measures["fog_loop"]),
-                format_ratio(average.ratio),
-                *("–" if value is None else str(value) for value in others),
-            )
+        rows = compare_rows(chosen, reference)
+        table = make_table(f"horizon {horizon:,.0f}, {sources}", *rows[0])
+        table.collapse_padding = True
+        for column in table.columns[2:]:
+            column.no_wrap = False  # where it is narrow, an interval stands below its mean
+        for row in rows:
+            table.add_row(*row.values())
+        if {average.interval for average in chosen} != {"seeds"}:
+            table.caption, table.caption_justify = interval_note(chosen), "left"
         tables.append(table)
     return tables
+
+
+def write_comparison(
+    averages: Sequence[PolicyAverage],
+    reference: str,
+    folder: Path,
+    provenance: Mapping[str, Any] | None = None,
+) -> list[Path]:
+    """Write compare.csv, .parquet, .md and .tex; return their paths."""
+    groups = ordered_averages(averages)
+    several = [len({key[place] for key in groups}) > 1 for place in (0, 1)]
+    shown = []
+    for (horizon, rate), chosen in groups.items():
+        at = {"horizon": f"{horizon:,.0f}"} if several[0] else {}
+        at |= {"β": "–" if rate is None else f"{rate:g}"} if several[1] else {}
+        shown += [at | row for row in compare_rows(chosen, reference)]
+    names = dict.fromkeys(name for row in shown for name in row)
+    metadata = {"provenance": json.dumps(provenance)} if provenance else None
+    return write_tables(
+        average_table(averages),
+        folder / "compare",
+        shown=[{name: row.get(name, "–") for name in names} for row in shown],
+        caption=f"Mean delays in simulated time units; {interval_note(averages)}.",
+        metadata=metadata,
+    )
 
 
 def format_ratio(ratio: Estimate | None) -> str:

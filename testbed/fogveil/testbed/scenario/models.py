@@ -165,6 +165,8 @@ class Application(ScenarioTable):
     instructions: Positive
     bytes_up: NotNegative
     bytes_down: NotNegative
+    deadline: Positive | None = None
+    """For the Fog loop, in time units. Only the evaluation uses it: no participant receives it."""
 
 
 class Loops(ScenarioTable):

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from fogveil.testbed.report.figures import figure
 from fogveil.testbed.report.statistics import Estimate, format_number
+from fogveil.testbed.report.tables import make_table
 
 GUESSES = {"prior": "guess: one speed", "topology": "guess: topology"}
 """Without observation: every node has one speed, the best one, or speeds follow centrality."""
@@ -29,15 +29,8 @@ def tables(result: dict[str, Any]) -> list[Table]:
     return [_nodes_table(result), _summary_table(result)]
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left", no_wrap=index > 0)
-    return table
-
-
 def _nodes_table(result: dict[str, Any]) -> Table:
-    table = _table(
+    table = make_table(
         f"permutation 1 after {result['decisions']:,} decisions: mean service times",
         *("node", "workloads", "true", "inferred", "error (%)", "rank: true", "inferred"),
     )
@@ -55,7 +48,7 @@ def _nodes_table(result: dict[str, Any]) -> Table:
 def _summary_table(result: dict[str, Any]) -> Table:
     policy = "probing" if result["active"] else f"policy {result['policy']}"
     unit = "permutation" if result["permutations"] == 1 else "permutations"
-    table = _table(
+    table = make_table(
         f"{result['name']}, level {result['level']}, {policy}: "
         f"{result['permutations']} {unit}, ± 95 %",
         *("after", "error of service times (%)", "rank correlation of speeds"),
