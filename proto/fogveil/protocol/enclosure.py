@@ -30,7 +30,13 @@ SOCKETS = "/run/fogveil"
 """Where a participant finds the sockets of those whom it may dial, each in a folder."""
 HIDDEN_PACKAGE = "fogveil.testbed"
 """Never needed by a participant, and it ships with scenarios."""
-SHARED_PACKAGES = ("fogveil.core", "fogveil.protocol", "fogveil.v1", "fogveil.broker")
+SHARED_PACKAGES = (
+    "fogveil.core",
+    "fogveil.protocol",
+    "fogveil.v1",
+    "fogveil.broker",
+    "fogveil.api",
+)
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 CONFIGURATION = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types"),

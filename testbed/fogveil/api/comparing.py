@@ -44,12 +44,11 @@ def compare(
     """Compare policies on equal workloads: a row for each scenario, rate, horizon and policy.
 
     Every measure has its mean over the seeds, and in a column `…_ci95` the half-width of its 95 %
-    interval; `fog_loop_ratio` is to the reference policy, paired by seed. Policies are names, files,
-    classes or objects; each is given the disclosure level that it needs. Named ones run on all
-    cores, and with `out` finished runs are kept and not repeated.
+    interval; `fog_loop_ratio` is to the reference policy, paired by seed. Policies are names,
+    files, classes or objects; each is given the disclosure level that it needs. Named ones run on
+    all cores, and with `out` finished runs are kept and not repeated.
     """
-    several = isinstance(scenarios, Sequence) and not isinstance(scenarios, str)
-    chosen: list[AnyScenario] = list(scenarios) if several else [scenarios]  # type: ignore[list-item]
+    chosen = [scenarios] if isinstance(scenarios, Scenario | str | Path | dict) else list(scenarios)
     named = list(policies)
     if not named:
         raise InputError("policies: expected at least one, such as 'jsq'")

@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 
 import fogveil.agent.policies as policies
-from fogveil.agent.policy import Policy
+from fogveil.agent.policy import Level, Policy
 from fogveil.core.errors import InputError
 
 AnyPolicy = str | Path | type[Policy] | Policy
@@ -46,7 +46,7 @@ def label_of(policy: AnyPolicy) -> str:
     return policy.__name__ if inspect.isclass(policy) else type(policy).__name__
 
 
-def needs_of(policy: AnyPolicy) -> policies.Level:
+def needs_of(policy: AnyPolicy) -> Level:
     """Return the disclosure level that a policy needs."""
     if isinstance(policy, str | Path):
         return policies.find(str(policy)).needs

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ import pyarrow.parquet
 from fogveil.api.policy_specs import AnyPolicy, as_policy, as_spec
 from fogveil.core.errors import InputError
 from fogveil.testbed.engine.run import run_embedded
-from fogveil.testbed.launch.federated_run import FederatedRun, Watch
+from fogveil.testbed.launch.federated_run import FederatedRun, Watch, testbed_folder
 from fogveil.testbed.launch.participant_config import Plan
 from fogveil.testbed.launch.policy_requirements import requirements_of
 from fogveil.testbed.records.run_records import MemoryRecords
@@ -76,7 +75,9 @@ class Run:
             record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
             return cls(record, _read_tables(folder), folder)
         except (OSError, ValueError) as error:
-            raise InputError(f"{folder}: expected the folder of a run, with its run.json") from error
+            raise InputError(
+                f"{folder}: expected the folder of a run, with its run.json"
+            ) from error
 
     def __repr__(self) -> str:
         """Return the run in a line: scenario, policy, seed, delay."""
@@ -103,7 +104,7 @@ def run(
     `policy` is a name, a trained agent's file, `file.py:Class`, a class or an object. `out` keeps
     the records in a folder. `progress` is called with the simulated time and the number of
     decisions. In the modes `federated` and `docker` every participant is a process or a container,
-    and `options` are those of `testbed`; without a seed they draw a secret one, as the command does.
+    and `options` are those of `testbed`; without a seed they draw a secret one.
     """
     if mode != "embedded":
         with testbed(scenario, policy, mode=mode, seed=seed, out=out, **options) as running:
@@ -122,17 +123,17 @@ def testbed(
     scenario: AnyScenario,
     policy: AnyPolicy,
     *,
-    mode: Mode = "federated",
-    seed: int | None = None,
-    out: str | Path | None = None,
-    announce: Callable[[str], None] = lambda _line: None,
+    mode: Mode = "federated",  # noqa: PT028 (no test, whatever its name begins with; likewise below)
+    seed: int | None = None,  # noqa: PT028
+    out: str | Path | None = None,  # noqa: PT028
+    announce: Callable[[str], None] = lambda _line: None,  # noqa: PT028
     **options: Any,
 ) -> Iterator[RunningTestbed]:
     """Start a testbed and yield it while it runs; leaving the context ends all participants.
 
     `options` are `broker`, `window`, `source_processes`, `speed`, `record` (keep every message),
-    `secure` and `ports`. Without `out` the records are in a temporary folder that ends with the
-    context. `announce` is told what takes long and what is not protected.
+    `secure` and `ports`. Without `out` the records are in a temporary folder that is removed at the
+    end. `announce` is told what takes long and what is not protected.
     """
     if mode == "embedded":
         raise InputError("mode 'embedded' has no testbed: use run")
@@ -145,7 +146,7 @@ def testbed(
         raise InputError(f"testbed: {error}") from error
     requirements_of(spec, build_world(chosen)).check_window(plan.window, spec)
     with ExitStack() as stack:
-        folder = Path(out or stack.enter_context(TemporaryDirectory(prefix="fogveil-")))
+        folder = stack.enter_context(testbed_folder(None if out is None else Path(out)))
         running = stack.enter_context(FederatedRun(chosen, plan, folder, folder, announce))
         yield RunningTestbed(running, folder, kept=out is not None)
 
@@ -191,4 +192,3 @@ def _read_tables(folder: Path) -> tuple[pa.Table, pa.Table]:
         pyarrow.parquet.read_table(folder / f"{name}.parquet") for name in ("jobs", "decisions")
     )
     return jobs, decisions
-

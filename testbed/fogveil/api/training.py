@@ -37,7 +37,10 @@ def train(
 
 
 def evaluate(
-    agent: str | Path, scenario: AnyScenario, *, against: tuple[str, ...] = ("random", "jsq", "setr"),
+    agent: str | Path,
+    scenario: AnyScenario,
+    *,
+    against: tuple[str, ...] = ("random", "jsq", "setr"),
     **options: Any,
 ) -> pa.Table:
     """Compare a trained agent with other policies; `options` are those of `compare`."""

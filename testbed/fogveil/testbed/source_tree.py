@@ -11,7 +11,7 @@ from pathlib import Path
 
 PORTIONS = (
     *("core", "protocol", "v1"),
-    *("provider_node", "broker", "agent", "sources", "clock", "testbed", "gym"),
+    *("provider_node", "broker", "agent", "sources", "clock", "testbed", "gym", "api"),
 )
 """The packages of the namespace `fogveil`; an editable install has no folder of them all."""
 CODE = (".py", ".npz", ".txt", ".proto")

@@ -110,10 +110,10 @@ def class_from_source(source: bytes, path: Path, class_name: str) -> type[Policy
     return kind
 
 
-def load(spec: str | type[Policy] | Policy, view: AgentView) -> Policy:
+def load(spec: object, view: AgentView) -> Policy:
     """Return a policy for a run; refuse one that needs more than the providers disclose.
 
-    A policy that exists already is given the view, and begins anew.
+    It is a spec that `find` knows, a class, or a policy, which is given the view and begins anew.
     """
     if isinstance(spec, str):
         return instantiate(spec, find(spec), view)
@@ -122,10 +122,8 @@ def load(spec: str | type[Policy] | Policy, view: AgentView) -> Policy:
         spec.view = view
         spec.reset()
         return spec
-    if not (inspect.isclass(spec) and issubclass(spec, Policy)):
-        raise InputError(
-            f"policy {spec!r}: expected a name, a file, or a subclass of fogveil.agent.policy.Policy"
-        )
+    if not inspect.isclass(spec) or not issubclass(spec, Policy):
+        raise InputError(f"policy {spec!r}: expected a name, a file, or a subclass of Policy")
     return instantiate(spec.__name__, spec, view)
 
 

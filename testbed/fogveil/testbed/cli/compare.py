@@ -11,6 +11,7 @@ from fogveil.core.errors import InputError
 from fogveil.testbed.cli.options import (
     ORACLE,
     Disclosure,
+    Force,
     Override,
     ScenarioFile,
     collect_overrides,
@@ -19,10 +20,20 @@ from fogveil.testbed.cli.options import (
     print_line,
     progress_bar,
 )
-from fogveil.testbed.experiments.comparison import Comparison, execute, parse_numbers, prepare
+from fogveil.testbed.experiments.comparison import (
+    Comparison,
+    execute,
+    find_finished,
+    parse_numbers,
+    prepare,
+)
 from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparison
+from fogveil.testbed.records.output import claim_folder
 from fogveil.testbed.report import tables
 from fogveil.testbed.scenario import load_scenario
+
+RUNS = Path("runs/compare")
+"""Results of runs, for comparisons without a folder of their own."""
 
 Rates = Annotated[
     str | None,
@@ -31,6 +42,14 @@ Rates = Annotated[
 Horizons = Annotated[
     str | None,
     typer.Option(help="Horizons separated by commas. [default: that of the scenario]"),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="For results, tables and figures. [default: below runs/, named by what is compared]",
+    ),
 ]
 Seeds = Annotated[
     int, typer.Option(min=1, help="Runs of each policy, rate and horizon, on common seeds.")
@@ -53,9 +72,8 @@ def compare(
     ] = ORACLE,
     disclosure: Disclosure = None,
     override: Override = None,
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="For results, tables and figures.")
-    ] = Path("runs/compare"),
+    folder: Folder = None,
+    force: Force = False,
 ) -> None:
     """Compare policies over rates, horizons and seeds.
 
@@ -65,7 +83,7 @@ def compare(
     """
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     overrides = collect_overrides(override, disclosure=disclosure)
-    _compare(scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
+    _compare(scenario, overrides, chosen, rates, horizons, seeds, reference, folder, force=force)
 
 
 def _compare(
@@ -76,7 +94,9 @@ def _compare(
     horizons: str | None,
     seeds: int,
     reference: str,
-    folder: Path,
+    given: Path | None,
+    *,
+    force: bool,
 ) -> None:
     base = load_scenario(scenario, overrides)
     if rates is not None and base.sources.kind == "trace":
@@ -91,16 +111,20 @@ def _compare(
         rates=(None,) if rates is None else parse_numbers(rates, "--rates"),
         horizons=(base.horizon,) if horizons is None else parse_numbers(horizons, "--horizons"),
         seeds=seeds,
-        out=folder,
+        out=given or RUNS,
     )
     if reference not in (*comparison.policies, ORACLE):
         raise InputError(
             f"--reference {reference}: expected one of the compared policies, "
             f"{', '.join(comparison.policies)}"
         )
+    contents = {"kind": "compare", "digest": comparison.digest(reference)}
+    folder = given or RUNS / f"{base.name}-{contents['digest'][:8]}"
+    find_finished(comparison)  # refuses what is wrong before anything is written
+    claim_folder(folder, contents, force=force)
     done, outstanding = prepare(comparison)
     total, finished = len(done) + len(outstanding), len(done)
-    err.print(f"{total} runs, {finished} of them done before, results in {folder}/runs")
+    err.print(f"{total} runs, {finished} of them done before, results in {comparison.out}/runs")
     try:
         with progress_bar("{task.completed}/{task.total} runs") as progress:
             task = progress.add_task(f"comparing on {base.name}", total=total, completed=finished)
@@ -138,9 +162,8 @@ def evaluate(
     horizons: Horizons = None,
     seeds: Seeds = 5,
     override: Override = None,
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="For results, tables and figures.")
-    ] = Path("runs/evaluate"),
+    folder: Folder = None,
+    force: Force = False,
 ) -> None:
     """Compare a trained agent with other policies.
 
@@ -148,7 +171,7 @@ def evaluate(
     """
     chosen = [str(checkpoint), *(name.strip() for name in against.split(",") if name.strip())]
     overrides = collect_overrides(override)
-    _compare(scenario, overrides, chosen, rates, horizons, seeds, ORACLE, folder)
+    _compare(scenario, overrides, chosen, rates, horizons, seeds, ORACLE, folder, force=force)
 
 
 def figures(

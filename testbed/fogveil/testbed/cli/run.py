@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+import fogveil.api as fogveil
 from fogveil.core.errors import InputError
 from fogveil.testbed.cli.options import (
     Broker,
@@ -38,7 +39,6 @@ from fogveil.testbed.cli.options import (
 )
 from fogveil.testbed.cli.repeat import EarlierRun, read_earlier_run
 from fogveil.testbed.cli.seeds import noting_seed, with_seed
-from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.launch.federated_run import run_federated
 from fogveil.testbed.launch.live_table import LiveTable
 from fogveil.testbed.launch.participant_config import check
@@ -156,7 +156,7 @@ def run(
                 raise InputError(
                     f"{folder}: a testbed is running in this folder; choose another --out"
                 )
-            result = run_embedded(chosen, policy, folder, update)
+            result = fogveil.run(chosen, policy, out=folder, progress=update).record
     _print_result(result, folder, as_json=as_json)
     if earlier and repeat and (sentence := earlier.check_repeated(result, repeat)):
         print_line(sentence, err)

@@ -91,12 +91,16 @@ def plot(
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option("--out", metavar="NAME", help="Draw to NAME.png, .svg and .pdf. "
-                     "[default: RESULT/Y-over-X]"),
+        typer.Option(
+            "--out",
+            metavar="NAME",
+            help="Draw to NAME.png, .svg and .pdf. [default: RESULT/Y-over-X]",
+        ),
     ] = None,
 ) -> None:
     """Draw a measure over a key of a table of results, with 95 % intervals over seeds."""
-    from fogveil.testbed.report.sweep_figure import plot_table, read_table
+    import fogveil.api as fogveil
+    from fogveil.testbed.report.sweep_figure import read_table
 
     table, folder = read_table(result)
     conditions = {}
@@ -107,5 +111,5 @@ def plot(
         conditions[column] = value
     columns = [name.strip() for name in by.split(",") if name.strip()]
     target = picture or folder / f"{y}-over-{x}".replace("/", "-")
-    plot_table(table, x, y, columns, target, conditions)
+    fogveil.plot(table, x, y, columns, to=target, where=conditions)
     print_line(f"written: {target}.png, .svg and .pdf")

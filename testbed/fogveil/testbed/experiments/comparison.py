@@ -27,6 +27,7 @@ from fogveil.testbed.records.output import (
 )
 from fogveil.testbed.report.averages import PolicyAverage, Result, average_runs
 from fogveil.testbed.scenario import Scenario, load_scenario
+from fogveil.testbed.scenario.load import Table
 from fogveil.testbed.source_tree import code_digest, imported_modules
 
 
@@ -44,8 +45,8 @@ class ComparedRun(NamedTuple):
 class Comparison:
     """What is compared, and where the results go."""
 
-    file: Path | str
-    """The scenario: a file, or the name of a shipped one."""
+    file: Path | str | Table
+    """The scenario: a file, the name of a shipped one, or the content of a file."""
     overrides: dict[str, Any]
     policies: tuple[str, ...]
     rates: tuple[float | None, ...]
@@ -89,6 +90,12 @@ class Comparison:
         rate = "own" if run.rate is None else f"{run.rate:g}"
         label = policies.label_of(run.policy)
         return self.out / "runs" / f"{label}_{rate}_{run.horizon:g}_{run.seed}_{digest}.json"
+
+    def digest(self, reference: str) -> str:
+        """Return a digest of what is compared: it does not change with the code or the folder."""
+        scenario = load_scenario(self.file, self.overrides).model_dump_json()
+        content = [scenario, self.policies, self.rates, self.horizons, self.seeds, reference]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def label_of(self, policy: str) -> str:
         """Return a policy's short name, or its full one where the short one is not unique."""

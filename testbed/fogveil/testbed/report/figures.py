@@ -82,7 +82,7 @@ def plot_loops(averages: Sequence[PolicyAverage], path: Path) -> None:
                 panel.set_title(f"{title}, horizon {horizon:,.0f}")
                 panel.set_xlabel("β: mean time between workloads (busier →)")
             shown = [a.measures[loop] for a in averages if loop in a.measures]
-            _scale(panels[0], "y", shown)
+            scale_axis(panels[0], "y", shown)
             panels[0].set_ylabel("mean delay (simulated time units)")
         handles, labels = axes[0][0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside right upper", frameon=False)
@@ -94,7 +94,7 @@ def _draw_over_rates(
     """Draw one method; a small shift keeps the intervals of different methods apart."""
     if not averages:
         return
-    means, intervals = _points([average.measures[loop] for average in averages])
+    means, intervals = points_with_intervals([average.measures[loop] for average in averages])
     panel.errorbar(
         [(average.rate or 0.0) + shift for average in averages],
         means,
@@ -107,7 +107,7 @@ def _draw_over_rates(
     )
 
 
-def _points(estimates: Sequence[Estimate]) -> tuple[list[float], list[list[float]]]:
+def points_with_intervals(estimates: Sequence[Estimate]) -> tuple[list[float], list[list[float]]]:
     """Return means and the lengths of their intervals to both sides; NaN draws none.
 
     An interval that reaches zero runs off a logarithmic axis: it ends at a millionth of the mean.
@@ -118,7 +118,7 @@ def _points(estimates: Sequence[Estimate]) -> tuple[list[float], list[list[float
     return means, [np.minimum(widths, longest).tolist(), widths]
 
 
-def _scale(axes: Axes, which: str, shown: Sequence[Estimate]) -> bool:
+def scale_axis(axes: Axes, which: str, shown: Sequence[Estimate]) -> bool:
     """Scale an axis to what is shown: linear from zero, or logarithmic where values differ much.
 
     Returns whether it is logarithmic.
@@ -153,9 +153,9 @@ def plot_delays(averages: Sequence[PolicyAverage], path: Path) -> None:
         axes = drawing.subplots(1, len(DELAYS), sharey=True)
         for axis, delay in zip(axes, DELAYS, strict=True):
             for place, average in enumerate(chosen):
-                means, intervals = _points([average.measures[delay]])
+                means, intervals = points_with_intervals([average.measures[delay]])
                 axis.errorbar(means, [place], xerr=intervals, **INTERVAL, **style(average.policy))
-            logarithmic = _scale(axis, "x", [average.measures[delay] for average in chosen])
+            logarithmic = scale_axis(axis, "x", [average.measures[delay] for average in chosen])
             axis.set_title(delay.replace("_", " ") + (" (log scale)" if logarithmic else ""))
             axis.tick_params(axis="x", labelrotation=45)
         axes[0].set_yticks(range(len(chosen)), [average.policy for average in chosen])

@@ -11,7 +11,12 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.report.figures import INTERVAL, _points as points_with_intervals, _scale as scale_axis, figure
+from fogveil.testbed.report.figures import (
+    INTERVAL,
+    figure,
+    points_with_intervals,
+    scale_axis,
+)
 from fogveil.testbed.report.methods import line, style
 from fogveil.testbed.report.statistics import Estimate, estimate
 

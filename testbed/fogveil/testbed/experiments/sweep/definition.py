@@ -32,7 +32,7 @@ class TrainedAgent(SweepTable):
     """Of trainings: a number of them, or a list."""
     hyperparameters: dict[str, Any] = {}
     at: Point | None = None
-    """Where it is trained: once, at these values of keys. Without it, at every point of the sweep."""
+    """Where it is trained: once, with these values of keys. Without it, at every point."""
 
     @property
     def training_seeds(self) -> list[int]:

@@ -68,9 +68,7 @@ class SweptTraining:
     def load_scenario(self) -> Scenario:
         """Return the scenario of the training, with the training's seed and the agent's level."""
         level = find_agent(self.agent).needs.word
-        return load_scenario(
-            self.file, {"disclosure": level, **self.overrides, "seed": self.seed}
-        )
+        return load_scenario(self.file, {"disclosure": level, **self.overrides, "seed": self.seed})
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,9 @@ class SweepPlan:
     @cached_property
     def trainings(self) -> list[SweptTraining]:
         """The trainings, each once."""
-        return list({cell.training.folder: cell.training for cell in self.cells if cell.training}.values())
+        return list(
+            {cell.training.folder: cell.training for cell in self.cells if cell.training}.values()
+        )
 
     def find_outstanding(self) -> Outstanding:
         """Return the work that is not finished, after a check of what is."""
