@@ -21,8 +21,10 @@ from fogveil.testbed.cli.options import (
 )
 from fogveil.testbed.experiments.comparison import Comparison, execute, parse_numbers, prepare
 from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparison
+from fogveil.testbed.records.output import write_json
+from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import tables
-from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario import Scenario, load_scenario
 
 Rates = Annotated[
     str | None,
@@ -113,7 +115,10 @@ def _compare(
     averages = evaluate_comparison(comparison, reference)
     for table in tables.compare_tables(averages, reference):
         tables.print_table(table, out)
-    paths = tables.write_comparison(averages, reference, folder)
+    origin = provenance()
+    paths = tables.write_comparison(averages, reference, folder, origin)
+    paths.append(folder / "compare.json")
+    write_json(paths[-1], {**_described(comparison, base, reference), "provenance": origin})
     from fogveil.testbed.report.figures import (  # matplotlib takes a while to load
         plot_delays,
         plot_loops,
@@ -123,6 +128,18 @@ def _compare(
     plot_delays(averages, folder / "delays")
     paths += [folder / "loops.png", folder / "delays.png"]
     print_line("written: " + ", ".join(str(path) for path in paths))
+
+
+def _described(comparison: Comparison, base: Scenario, reference: str) -> dict[str, Any]:
+    """Return what was compared, for compare.json."""
+    return {
+        "scenario": base.model_dump(mode="json"),
+        "policies": list(comparison.policies),
+        "rates": list(comparison.rates),
+        "horizons": list(comparison.horizons),
+        "seeds": list(range(base.seed, base.seed + comparison.seeds)),
+        "reference": reference,
+    }
 
 
 def evaluate(
