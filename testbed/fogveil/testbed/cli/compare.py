@@ -183,5 +183,8 @@ def figures(
     """
     from fogveil.testbed.report.gallery import draw_all
 
-    for path in draw_all(folders, folder):
-        print_line(f"written: {path}.png and .svg")
+    drawn = draw_all(folders, folder)
+    for path in drawn.paths:
+        print_line(f"written: {path}.png, .svg and .pdf")
+    if drawn.left_out:
+        print_line(f"left out: {'; '.join(drawn.left_out)}", err)

@@ -31,6 +31,8 @@ TRAINING_LOOKS = (
     ("#CC79A7", "-"),
 )
 """Colour and dashes of training curves: distinct in every kind of colour vision, and in grey."""
+MOST_IN_TWO_COLUMNS = 6
+"""Panels of a figure; of more, three stand side by side."""
 LOOP_TITLES = {"fog_loop": "Fog loop", "cloud_loop": "Cloud loop"}
 LINEAR_UP_TO = 5
 """Largest ratio of two values on a linear axis."""
@@ -198,14 +200,19 @@ def _scale(axes: Axes, which: str, shown: Sequence[Estimate]) -> bool:
     return True
 
 
+def busiest(averages: Sequence[PolicyAverage]) -> tuple[float, float | None]:
+    """Return the longest horizon, and the highest rate of workloads there (the least β)."""
+    horizon = max(average.horizon for average in averages)
+    rates = [a.rate for a in averages if a.horizon == horizon and a.rate is not None]
+    return horizon, min(rates) if rates else None
+
+
 def plot_delays(averages: Sequence[PolicyAverage], path: Path) -> None:
     """Draw the paper's five delays, dots with intervals, at the highest rate and longest horizon.
 
     Dots, because a bar's length means nothing on a logarithmic axis, which has no zero.
     """
-    horizon = max(average.horizon for average in averages)
-    rates = [average.rate for average in averages if average.rate is not None]
-    rate = min(rates) if rates else None
+    horizon, rate = busiest(averages)
     chosen = [a for a in averages if a.horizon == horizon and a.rate == rate]
     with figure(path, 11, 1.3 + 0.28 * len(chosen)) as drawing:
         axes = drawing.subplots(1, len(DELAYS), sharey=True)
@@ -270,7 +277,7 @@ def plot_distribution(
     from matplotlib.patches import Patch
 
     methods = list(placed)
-    columns = 2
+    columns = 2 if len(methods) <= MOST_IN_TWO_COLUMNS else 3
     rows = -(-len(methods) // columns)
     tones = ("#DDDDDD", "#888888", "#222222", "#BBAA66", "#66AABB")
     with figure(path, 11, 1.0 + 2.6 * rows) as drawing:
@@ -287,7 +294,8 @@ def plot_distribution(
                     axis.bar(at, shares[cluster, kind], width * 0.9, bottom, color=tones[kind % 5])
                     bottom += shares[cluster, kind]
             axis.set_title(method)
-            axis.set_xticks(range(len(nodes)), nodes, rotation=45, ha="right")
+            shown = range(0, len(nodes), -(-len(nodes) // (40 // columns)))  # names that fit
+            axis.set_xticks(shown, [nodes[n] for n in shown], rotation=45, ha="right")
         for axis in list(axes.flat)[len(methods) :]:
             axis.set_visible(False)
         for row in axes:
