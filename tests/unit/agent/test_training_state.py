@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from support import SCENARIOS, make_world
 
-from fogveil.agent.learning import training_state
 from fogveil.agent.learning.checkpoint import read_checkpoint, read_header
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.training_state import AGENT_FILE, CHECKPOINT, TrainingState
 from fogveil.core.errors import InputError
+from fogveil.core.version import source_commit
 from fogveil.testbed.engine.embedded import simulate
 from fogveil.testbed.experiments.embedded_training import train
 from fogveil.testbed.records.training_log import log_episodes, resume_log
@@ -114,15 +114,15 @@ def test_git_is_asked_for_the_commit_only_when_a_checkpoint_is_written(
         commands.append(command)
         return subprocess.CompletedProcess(command, 0, stdout="abc-dirty\n")
 
-    training_state.source_commit.cache_clear()
-    monkeypatch.setattr(training_state.subprocess, "run", run)
+    source_commit.cache_clear()
+    monkeypatch.setattr(subprocess, "run", run)
     training = TrainingState(world.agent, "parl", HYPERPARAMETERS, tmp_path)
     training.resume()
     run_episode(training, world)
     assert commands == []
     training.save()
     training.save_agent()
-    training_state.source_commit.cache_clear()
-    assert [command[0] for command in commands] == ["git"]
+    source_commit.cache_clear()
+    assert [command[0] for command in commands] == ["git"] * 2
     for name in (CHECKPOINT, AGENT_FILE):
         assert read_header(tmp_path / name)["commit"] == "abc-dirty"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import time
 from functools import cache
 from importlib.metadata import version
@@ -20,6 +19,7 @@ from fogveil.agent.learning.registry import find_agent, public_facts
 from fogveil.agent.policies import check_level
 from fogveil.agent.policy import AgentView
 from fogveil.core.errors import InputError
+from fogveil.core.version import source_commit
 
 CHECKPOINT, AGENT_FILE = "checkpoint.npz", "agent.npz"
 SAME = ("agent", "sizes", "hyperparameters", "seed", "public")
@@ -138,15 +138,3 @@ def library_versions() -> dict[str, str]:
     """Return the versions that a training depends on."""
     packages = ("fogveil", "numpy", "torch")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}
-
-
-@cache
-def source_commit() -> str | None:
-    """Return the commit of the source tree; None outside of one."""
-    folder = Path(__file__).parent
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    except OSError:
-        return None
-    return done.stdout.strip() or None

@@ -28,9 +28,10 @@ from fogveil.testbed.experiments.comparison import (
     prepare,
 )
 from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparison
-from fogveil.testbed.records.output import claim_folder
+from fogveil.testbed.records.output import claim_folder, write_json
+from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import tables
-from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario import Scenario, load_scenario
 
 RUNS = Path("runs/compare")
 """Results of runs, for comparisons without a folder of their own."""
@@ -137,7 +138,10 @@ def _compare(
     averages = evaluate_comparison(comparison, reference)
     for table in tables.compare_tables(averages, reference):
         tables.print_table(table, out)
-    paths = tables.write_comparison(averages, reference, folder)
+    origin = provenance()
+    paths = tables.write_comparison(averages, reference, folder, origin)
+    paths.append(folder / "compare.json")
+    write_json(paths[-1], {**_described(comparison, base, reference), "provenance": origin})
     from fogveil.testbed.report.figures import (  # matplotlib takes a while to load
         plot_delays,
         plot_loops,
@@ -147,6 +151,18 @@ def _compare(
     plot_delays(averages, folder / "delays")
     paths += [folder / "loops.png", folder / "delays.png"]
     print_line("written: " + ", ".join(str(path) for path in paths))
+
+
+def _described(comparison: Comparison, base: Scenario, reference: str) -> dict[str, Any]:
+    """Return what was compared, for compare.json."""
+    return {
+        "scenario": base.model_dump(mode="json"),
+        "policies": list(comparison.policies),
+        "rates": list(comparison.rates),
+        "horizons": list(comparison.horizons),
+        "seeds": list(range(base.seed, base.seed + comparison.seeds)),
+        "reference": reference,
+    }
 
 
 def evaluate(
@@ -189,5 +205,8 @@ def figures(
     """
     from fogveil.testbed.report.gallery import draw_all
 
-    for path in draw_all(folders, folder):
-        print_line(f"written: {path}.png and .svg")
+    drawn = draw_all(folders, folder)
+    for path in drawn.paths:
+        print_line(f"written: {path}.png, .svg and .pdf")
+    if drawn.left_out:
+        print_line(f"left out: {'; '.join(drawn.left_out)}", err)

@@ -24,6 +24,7 @@ from fogveil.testbed.experiments.league_page import (
 )
 from fogveil.testbed.experiments.league_runs import ExpectedTime, LeagueRuns, Task, minutes
 from fogveil.testbed.records.output import write_json
+from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import league_tables
 from fogveil.testbed.report.league_standings import Standing, Standings
 from fogveil.testbed.report.tables import print_table
@@ -83,7 +84,7 @@ def league(
         return
     _execute(finished, outstanding, expected)
     standings = runs.evaluate()
-    write_json(runs.out / "league.json", standings.plain())
+    write_json(runs.out / "league.json", {**standings.plain(), "provenance": provenance()})
     if docs:
         print_line("written: " + ", ".join(map(str, write_docs(standings, commit))), err)
     shown = replace(standings, policies=[*standings.policies, *_published(standings)])

@@ -27,6 +27,7 @@ from fogveil.testbed.cli.options import (
 )
 from fogveil.testbed.cli.seeds import with_seed
 from fogveil.testbed.records.output import reporting_write_errors, write_json
+from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report.tables import print_table
 
 
@@ -115,7 +116,7 @@ def leakage(
         print_table(table, console)
     print_line(verdict(result), console)
     path = folder / f"{plan.name}.json"
-    write_json(path, result)
+    write_json(path, {**result, "provenance": provenance()})
     plot(comparable_results(folder, result), folder / "leakage")
     print_line(f"written: {path}, {folder}/leakage.png, {folder}/leakage.svg", console)
     if as_json:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fogveil.core.version import source_commit
 from fogveil.testbed.cli.options import err, print_line
 
 
@@ -28,7 +29,6 @@ def map_parl(
     and changes one thing at a time to test why. Results are kept in runs/map; after a stop the same
     command continues. Needs the packages of `pip install 'fogveil[train]'`.
     """
-    from fogveil.agent.learning.training_state import source_commit
     from fogveil.testbed.cli.long_work import execute_with_progress
     from fogveil.testbed.experiments.embedded_training import check_packages
     from fogveil.testbed.experiments.map.execution import find_outstanding

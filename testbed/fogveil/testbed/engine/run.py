@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import fogveil.agent.policies as policies
 from fogveil.agent.policy import Level, Policy
 from fogveil.core.errors import InputError
-from fogveil.core.version import VERSION
 from fogveil.testbed.engine.embedded import Progress, simulate
 from fogveil.testbed.records.join import Sink
 from fogveil.testbed.records.output import write_json
+from fogveil.testbed.records.provenance import library_versions, provenance
 from fogveil.testbed.records.run_records import RunRecords
 from fogveil.testbed.records.summary import Summary
 from fogveil.testbed.scenario import Scenario
 from fogveil.testbed.scenario.world import World, build_world
-
-PACKAGES = ("numpy", "simpy", "networkx", "pyarrow")
 
 
 def run_embedded(
@@ -81,9 +77,6 @@ def describe(
         "cloud": world.cloud,
         "clusters": list(world.clusters),
         "categories": list(world.categories),
-        "versions": {
-            "python": platform.python_version(),
-            "fogveil": VERSION,  # not by its metadata, which an image's copy of the code lacks
-            **{name: version(name) for name in PACKAGES},
-        },
+        "versions": library_versions(),
+        "provenance": provenance(),
     }

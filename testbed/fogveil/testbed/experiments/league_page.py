@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import fogveil.agent.policies as policies
 from fogveil.core.errors import InputError
+from fogveil.core.version import source_commit
 from fogveil.testbed.experiments import league
 from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.report.league_standings import (
@@ -38,24 +38,22 @@ def read_published() -> list[Standing]:
 
 
 def commit_of_checkout() -> str:
-    """Return the commit of the working directory; refuse one that is no checkout of fogveil."""
-    git = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10"]
-    try:
-        done = subprocess.run(git, capture_output=True, text=True, check=True)  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        done = None
-    if done is None or not PAGE.parent.is_dir():
+    """Return the commit of the source tree; refuse to run elsewhere than in it."""
+    commit = source_commit()
+    if commit is None or not PAGE.parent.is_dir():
         raise InputError(
             f"--write-docs: it writes {PAGE} with the commit; run it in a checkout of fogveil"
         )
-    return done.stdout.strip()
+    return commit
 
 
 def write_docs(standings: Standings, commit: str) -> list[Path]:
     """Write the page, its figure and the published standings, in a checkout; return their paths."""
-    from fogveil.testbed.report.league_figure import plot_league  # matplotlib takes a while to load
+    from fogveil.testbed.report.figures import figures_for_pages  # matplotlib takes a while to load
+    from fogveil.testbed.report.league_figure import plot_league
 
-    plot_league(standings, FIGURE)
+    with figures_for_pages():
+        plot_league(standings, FIGURE)
     compact = standings.plain()
     for row in compact["policies"]:
         del row["scenarios"], row["place"]

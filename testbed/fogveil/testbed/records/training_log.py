@@ -19,6 +19,7 @@ from fogveil.agent.learning.training_state import EpisodeFigures
 from fogveil.core.errors import InputError
 from fogveil.core.files import open_private, write_private
 from fogveil.testbed.records.output import reporting_write_errors, write_json
+from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.scenario import Scenario
 
 AVERAGED_EPISODES = 10
@@ -87,9 +88,8 @@ def resume_log(
     path = out / DESCRIPTION
     if not episodes:
         mode = {"mode": "embedded"} if description is None else description
-        write_json(
-            path, {"scenario": scenario.name, "seed": scenario.seed, "digest": digest, **mode}
-        )
+        named = {"scenario": scenario.name, "seed": scenario.seed, "digest": digest}
+        write_json(path, {**named, **mode, "provenance": provenance()})
         return []
     try:
         same = json.loads(path.read_text(encoding="utf-8"))["digest"] == digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +31,35 @@ TRAINING_LOOKS = (
     ("#CC79A7", "-"),
 )
 """Colour and dashes of training curves: distinct in every kind of colour vision, and in grey."""
+MOST_IN_TWO_COLUMNS = 6
+"""Panels of a figure; of more, three stand side by side."""
+LOOP_TITLES = {"fog_loop": "Fog loop", "cloud_loop": "Cloud loop"}
 LINEAR_UP_TO = 5
 """Largest ratio of two values on a linear axis."""
 
 
+FORMATS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 150},
+    "svg": {"metadata": {"Date": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
+"""The files of a figure, and how each is saved: without a date, so that it can be compared."""
+_without_pdf = ContextVar("_without_pdf", default=False)
+
+
+@contextmanager
+def figures_for_pages() -> Iterator[None]:
+    """Save figures as PNG and SVG alone meanwhile: the pages of the documentation need no PDF."""
+    token = _without_pdf.set(True)
+    try:
+        yield
+    finally:
+        _without_pdf.reset(token)
+
+
 @contextmanager
 def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """Yield a figure and save it as PNG and SVG under the same name."""
+    """Yield a figure and save it as PNG, SVG and PDF under the same name."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -49,43 +72,80 @@ def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
         "grid.linewidth": 0.6,
         "axes.axisbelow": True,
         "svg.hashsalt": "fogveil",
+        "pdf.fonttype": 42,  # as text that can be searched, which publishers ask for
     }
     with mpl.rc_context(parameters):
         drawing = Figure(figsize=(width, height), layout="constrained")
         yield drawing
         with reporting_write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            drawing.savefig(f"{path}.png", dpi=150)
-            drawing.savefig(f"{path}.svg", metadata={"Date": None})
+            for kind, options in FORMATS.items():
+                if kind != "pdf" or not _without_pdf.get():
+                    drawing.savefig(f"{path}.{kind}", **options)
 
 
 def plot_loops(averages: Sequence[PolicyAverage], path: Path) -> None:
-    """Draw the mean delay of both loops over the rate, with intervals, one panel per horizon."""
-    loops = {"fog_loop": "Fog loop", "cloud_loop": "Cloud loop"}
+    """Draw the mean delay of both loops over the rate, with intervals, one panel per horizon.
+
+    Without rates to draw over, as of a trace, the policies are drawn below each other.
+    """
+    if all(average.rate is None for average in averages):
+        _plot_loops_by_policy(averages, path)
+        return
+    averages = [average for average in averages if average.rate is not None]
     horizons = list(dict.fromkeys(average.horizon for average in averages))
     methods = list(dict.fromkeys(average.policy for average in averages))
-    rates = sorted({average.rate or 0.0 for average in averages})
+    rates = sorted({average.rate for average in averages if average.rate is not None})
     spacing = float(min(np.diff(rates), default=1.0))
     with figure(path, 1.6 + 3.4 * len(horizons), 6.6) as drawing:
         axes = drawing.subplots(2, len(horizons), squeeze=False, sharey="row")
-        for (loop, title), panels in zip(loops.items(), axes, strict=True):
+        for (loop, title), panels in zip(LOOP_TITLES.items(), axes, strict=True):
             for horizon, panel in zip(horizons, panels, strict=True):
                 here = [a for a in averages if a.horizon == horizon and loop in a.measures]
                 for place, method in enumerate(methods):
                     points = [average for average in here if average.policy == method]
                     shift = (place - (len(methods) - 1) / 2) * spacing / 5 / len(methods)
                     _draw_over_rates(panel, points, loop, shift)
-                panel.set_xticks(
-                    rates, [f"{rate:g}" if rate else "the scenario's" for rate in rates]
-                )
+                panel.set_xticks(rates, [f"{rate:g}" for rate in rates])
                 panel.set_xlim(rates[-1] + spacing / 3, rates[0] - spacing / 3)
                 panel.set_title(f"{title}, horizon {horizon:,.0f}")
                 panel.set_xlabel("β: mean time between workloads (busier →)")
             shown = [a.measures[loop] for a in averages if loop in a.measures]
             scale_axis(panels[0], "y", shown)
-            panels[0].set_ylabel("mean delay (simulated time units)")
+            panels[0].set_ylabel(f"{_measured(averages)} (simulated time units)")
         handles, labels = axes[0][0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside right upper", frameon=False)
+
+
+def _plot_loops_by_policy(averages: Sequence[PolicyAverage], path: Path) -> None:
+    horizons = list(dict.fromkeys(average.horizon for average in averages))
+    methods = list(dict.fromkeys(average.policy for average in averages))
+    with figure(path, 8, 0.8 + (0.7 + 0.28 * len(methods)) * len(horizons)) as drawing:
+        axes = drawing.subplots(len(horizons), 2, squeeze=False, sharey=True)
+        for (loop, title), panels in zip(LOOP_TITLES.items(), axes.T, strict=True):
+            for horizon, panel in zip(horizons, panels, strict=True):
+                here = [a for a in averages if a.horizon == horizon and loop in a.measures]
+                for average in here:
+                    means, intervals = points_with_intervals([average.measures[loop]])
+                    place = [methods.index(average.policy)]
+                    panel.errorbar(
+                        means, place, xerr=intervals, **INTERVAL, **style(average.policy)
+                    )
+                logarithmic = scale_axis(panel, "x", [average.measures[loop] for average in here])
+                scale = " (log scale)" if logarithmic else ""
+                panel.set_title(f"{title}, horizon {horizon:,.0f}{scale}")
+                panel.set_yticks(range(len(methods)), methods)
+                panel.set_ylim(len(methods) - 0.5, -0.5)
+        drawing.supxlabel(f"{_measured(averages)} (simulated time units)")
+
+
+def _measured(averages: Sequence[PolicyAverage]) -> str:
+    """Say what the dots and the lines of a figure are."""
+    kinds = {average.interval for average in averages}
+    if kinds == {"none"}:
+        return "mean delay, one sample"
+    over = " by a block bootstrap over the trace" if "blocks" in kinds else ""
+    return f"mean delay with 95 % interval{over}"
 
 
 def _draw_over_rates(
@@ -96,7 +156,7 @@ def _draw_over_rates(
         return
     means, intervals = points_with_intervals([average.measures[loop] for average in averages])
     panel.errorbar(
-        [(average.rate or 0.0) + shift for average in averages],
+        [average.rate + shift for average in averages if average.rate is not None],
         means,
         yerr=intervals,
         linestyle=line(averages[0].policy),
@@ -140,14 +200,19 @@ def scale_axis(axes: Axes, which: str, shown: Sequence[Estimate]) -> bool:
     return True
 
 
+def busiest(averages: Sequence[PolicyAverage]) -> tuple[float, float | None]:
+    """Return the longest horizon, and the highest rate of workloads there (the least β)."""
+    horizon = max(average.horizon for average in averages)
+    rates = [a.rate for a in averages if a.horizon == horizon and a.rate is not None]
+    return horizon, min(rates) if rates else None
+
+
 def plot_delays(averages: Sequence[PolicyAverage], path: Path) -> None:
     """Draw the paper's five delays, dots with intervals, at the highest rate and longest horizon.
 
     Dots, because a bar's length means nothing on a logarithmic axis, which has no zero.
     """
-    horizon = max(average.horizon for average in averages)
-    rates = [average.rate for average in averages if average.rate is not None]
-    rate = min(rates) if rates else None
+    horizon, rate = busiest(averages)
     chosen = [a for a in averages if a.horizon == horizon and a.rate == rate]
     with figure(path, 11, 1.3 + 0.28 * len(chosen)) as drawing:
         axes = drawing.subplots(1, len(DELAYS), sharey=True)
@@ -162,8 +227,7 @@ def plot_delays(averages: Sequence[PolicyAverage], path: Path) -> None:
         axes[0].set_ylim(len(chosen) - 0.5, -0.5)
         rate_text = "" if rate is None else f"β = {rate:g}, "
         drawing.supxlabel(
-            f"mean delay with 95 % interval (simulated time units), {rate_text}"
-            f"horizon {horizon:,.0f}"
+            f"{_measured(chosen)} (simulated time units), {rate_text}horizon {horizon:,.0f}"
         )
 
 
@@ -213,7 +277,7 @@ def plot_distribution(
     from matplotlib.patches import Patch
 
     methods = list(placed)
-    columns = 2
+    columns = 2 if len(methods) <= MOST_IN_TWO_COLUMNS else 3
     rows = -(-len(methods) // columns)
     tones = ("#DDDDDD", "#888888", "#222222", "#BBAA66", "#66AABB")
     with figure(path, 11, 1.0 + 2.6 * rows) as drawing:
@@ -230,7 +294,8 @@ def plot_distribution(
                     axis.bar(at, shares[cluster, kind], width * 0.9, bottom, color=tones[kind % 5])
                     bottom += shares[cluster, kind]
             axis.set_title(method)
-            axis.set_xticks(range(len(nodes)), nodes, rotation=45, ha="right")
+            shown = range(0, len(nodes), -(-len(nodes) // (40 // columns)))  # names that fit
+            axis.set_xticks(shown, [nodes[n] for n in shown], rotation=45, ha="right")
         for axis in list(axes.flat)[len(methods) :]:
             axis.set_visible(False)
         for row in axes:

@@ -4,70 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.report.averages import Result
+from fogveil.testbed.report.averages import PolicyAverage, Result
 from fogveil.testbed.report.figures import (
+    busiest,
     plot_delays,
     plot_distribution,
     plot_loops,
     plot_training,
 )
-from fogveil.testbed.report.methods import LEARNED, method_of
 from fogveil.testbed.report.result_files import (
     average_results,
     check_comparable,
+    method_name,
+    rate_of,
     read_results,
     read_trainings,
 )
 
-SHOWN_DISTRIBUTIONS = ("nearest", "fastest", "electre", "parl", "veil")
+
+class Drawn(NamedTuple):
+    """The figures that were drawn."""
+
+    paths: list[Path]
+    """Without suffix."""
+    left_out: list[str]
+    """What a figure does not show of the results, and why; a sentence each."""
 
 
-def draw_all(folders: Sequence[Path], out: Path) -> list[Path]:
-    """Draw every figure that the results suffice for; return their paths without suffix."""
+def draw_all(folders: Sequence[Path], out: Path) -> Drawn:
+    """Draw every figure that the results suffice for."""
     results = read_results(folders)
     check_comparable(results)
     averages = average_results(results)
-    drawn = []
+    drawn, left_out = [], []
     if averages:
         plot_loops(averages, out / "loops")
         plot_delays(averages, out / "delays")
-        drawn += ["loops", "delays"]
-        placed = _placements(results)
-        if placed:
-            sample = results[0]
-            plot_distribution(placed, sample["nodes"], sample["categories"], out / "distribution")
-            drawn.append("distribution")
+        sample = results[0]
+        placed = _placements(results, averages)
+        plot_distribution(placed, sample["nodes"], sample["categories"], out / "distribution")
+        drawn += ["loops", "delays", "distribution"]
+        left_out += _left_out(averages)
     trainings = read_trainings(folders)
-    for agent in LEARNED:
-        logs = {name: runs for name, runs in trainings.items() if method_of(name) == agent}
+    for agent in dict.fromkeys(training.agent for training in trainings):
+        logs: dict[str, Any] = {}
+        for training in trainings:
+            if training.agent == agent and training.episodes:
+                logs.setdefault(training.label, []).append(training.episodes)
         if logs:
             plot_training(logs, out / f"training-{agent}")
             drawn.append(f"training-{agent}")
+    empty = sum(not training.episodes for training in trainings)
+    if empty:
+        left_out.append(f"{empty} trainings have no finished episode")
     if not drawn:
         raise InputError(
             f"no results below {', '.join(map(str, folders))}: give a folder that compare, "
             "evaluate, run or train wrote to"
         )
-    return [out / name for name in drawn]
+    return Drawn([out / name for name in drawn], left_out)
 
 
-def _placements(results: Sequence[Result]) -> dict[str, Any]:
-    """Count where workloads go at the highest rate and longest horizon, over all seeds."""
-    horizon = max(result["scenario"]["horizon"] for result in results)
-    rate = min(_rate(result) for result in results)
+def _placements(results: Sequence[Result], averages: Sequence[PolicyAverage]) -> dict[str, Any]:
+    """Count where workloads go at the highest rate of the longest horizon, over all seeds."""
+    at = busiest(averages)
     placed: dict[str, Any] = {}
     for result in results:
-        method = method_of(result["label"])
-        here = _rate(result) == rate and result["scenario"]["horizon"] == horizon
-        if here and method in SHOWN_DISTRIBUTIONS:
+        if (result["scenario"]["horizon"], rate_of(result)) == at:
+            method = method_name(result)
             placed[method] = placed.get(method, 0) + np.array(result["summary"]["placed"])
-    return {name: placed[name] for name in SHOWN_DISTRIBUTIONS if name in placed}
+    return placed
 
 
-def _rate(result: Result) -> float:
-    return result["scenario"]["sources"].get("scale") or 0.0
+def _left_out(averages: Sequence[PolicyAverage]) -> list[str]:
+    """Say what the figures of a single rate and horizon do not show."""
+    horizon, rate = busiest(averages)
+    others = {(a.horizon, a.rate) for a in averages} - {(horizon, rate)}
+    if not others:
+        return []
+    load = f"horizon {horizon:,.0f}" + ("" if rate is None else f" and β = {rate:g}")
+    sentence = f"delays and distribution show {load} alone, the busiest of {len(others) + 1}"
+    here = {a.policy for a in averages if (a.horizon, a.rate) == (horizon, rate)}
+    absent = [name for name in dict.fromkeys(a.policy for a in averages) if name not in here]
+    return [sentence + (f", without {', '.join(absent)}: no run there" if absent else "")]

@@ -18,6 +18,7 @@ from fogveil.testbed.experiments.map.plan import (
     Point,
 )
 from fogveil.testbed.experiments.map.results import STABLE, PointResult, agreement, read_result
+from fogveil.testbed.report.figures import figures_for_pages
 from fogveil.testbed.report.map_figure import Cell, plot_map
 from fogveil.testbed.report.markdown import markdown_table
 from fogveil.testbed.report.statistics import format_number
@@ -28,7 +29,8 @@ PAGE, FIGURE = "map.md", "images/map"
 def write_map(docs: Path, commit: str) -> Path:
     """Write the page and its figure to the folder of the documentation."""
     grid = [read_result(point) for point in GRID]
-    draw(grid, docs / FIGURE)
+    with figures_for_pages():
+        draw(grid, docs / FIGURE)
     full = [(_quarter_of(read_result(point), grid), read_result(point)) for point in FULL]
     others = [read_result(point) for point in (*SLOWER, *FASTER, *BY_RATE)]
     stable = sum(result.stable("parl") for result in grid)

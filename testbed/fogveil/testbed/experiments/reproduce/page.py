@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from fogveil.agent.learning.checkpoint import read_header
-from fogveil.agent.learning.training_state import source_commit
+from fogveil.core.version import source_commit
 from fogveil.testbed.experiments.reproduce import tables, texts
 from fogveil.testbed.experiments.reproduce.claims import claims
 from fogveil.testbed.experiments.reproduce.drawings import draw_environment, read_curves
@@ -20,6 +20,7 @@ from fogveil.testbed.experiments.reproduce.veil_tables import (
     veil_table,
 )
 from fogveil.testbed.records.output import reporting_write_errors
+from fogveil.testbed.report.figures import figures_for_pages
 from fogveil.testbed.scenario import load_scenario
 
 PAGE, IMAGES = "results.md", Path("images", "results")
@@ -33,7 +34,8 @@ def write_page(plan: Plan) -> list[Path]:
     for scenario in (PAPER, STRESS):
         results = read_section(plan, scenario)
         curves = read_curves(plan, scenario)
-        drawn += draw_environment(scenario, results, curves, images)
+        with figures_for_pages():
+            drawn += draw_environment(scenario, results, curves, images)
         parts.append(environment_section(plan, scenario, results))
         if scenario == PAPER:
             text = tables.claims_table(claims(results, curves))

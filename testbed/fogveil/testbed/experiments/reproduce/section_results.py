@@ -70,7 +70,7 @@ class SectionResults:
         by_seed = defaultdict(list)
         for runs in chosen:
             for seed, summary in runs.items():
-                if summary[measure] is not None:
+                if summary.get(measure) is not None:
                     by_seed[seed].append(float(summary[measure]))
         return {seed: float(np.mean(values)) for seed, values in sorted(by_seed.items())}
 
