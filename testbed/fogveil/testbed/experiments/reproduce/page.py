@@ -40,7 +40,6 @@ def write_page(plan: Plan) -> list[Path]:
         if scenario == PAPER:
             text = tables.claims_table(claims(results, curves))
             parts.insert(1, f"## The paper's claims\n\n{texts.CLAIMS}\n{text}")
-            parts.append(f"### How the environment was chosen\n\n{texts.CANDIDATES}")
     by_horizon = {horizon: read_section(plan, total_section(horizon)) for horizon in HORIZONS}
     parts.append(f"## From the total alone\n\n{texts.TOTAL}\n{total_table(by_horizon)}")
     parts.append(_veil_part(plan))

