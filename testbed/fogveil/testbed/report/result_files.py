@@ -30,6 +30,9 @@ PARTICIPANTS = "participants"
 CHECKPOINTS = ("agent.npz", "checkpoint.npz")
 
 
+Episodes = list[dict[str, Any]]
+
+
 class TrainingLog(NamedTuple):
     """The episodes of one training."""
 
@@ -37,7 +40,7 @@ class TrainingLog(NamedTuple):
     """By its checkpoint; by its folder's name where there is none yet."""
     label: str
     """The folder's name without the seed."""
-    episodes: list[dict[str, Any]]
+    episodes: Episodes
 
 
 def read_results(folders: Iterable[Path]) -> list[Result]:
