@@ -56,7 +56,7 @@ def test_seeds_of_a_trace_are_one_sample_and_its_blocks_are_not(trace):
     for name in ("fog_loop", "fog_loop_p50", "fog_loop_p95", "waiting"):
         assert 0 < average.measures[name].half_width < average.measures[name].mean
     assert average.measures["unserved"].half_width is None
-    assert 0 < average.ratio.half_width < 0.5
+    assert 0 < average.ratio.half_width < average.ratio.mean
     assert average_runs("x", None, 0.0, runs["setr"], runs["setr"]).ratio == Estimate(1.0, 0.0)
     (table,) = compare_tables([average], "setr")
     assert "block bootstrap" in table.caption
@@ -84,7 +84,7 @@ def test_intervals_over_blocks_cover_the_truth_of_dependent_delays():
     times = np.sort(random.uniform(0, 1000, 4000))
     cells = cells_of(times)
     assert len(set(cells)) == 10 * BLOCKS
-    for _ in range(100):
+    for _ in range(40):
         values = lfilter([1], [1, -0.9], random.normal(size=4500))[500:]
         truth = 1.6448536 / np.sqrt(1 - 0.9**2)
         covered += [
@@ -94,8 +94,7 @@ def test_intervals_over_blocks_cover_the_truth_of_dependent_delays():
         ]
         # Intervals that took the delays for independent would be four times too short.
         assert mean_half_width(values, cells) > 2 * estimate(values.tolist()).half_width
-    assert (covered / 100 > 0.88).all()
-    assert (covered / 100 < 1).all()
+    assert (covered / 40 > 0.85).all()
 
 
 def averages(*, deadlines=True):

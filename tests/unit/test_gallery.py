@@ -91,7 +91,7 @@ def test_results_of_an_earlier_version_are_averaged_with_new_ones():
 
 def test_a_training_is_drawn_by_the_agent_of_its_checkpoint(tmp_path, drawn):
     folder = tmp_path / "my experiment"
-    write_checkpoint(folder / "agent.npz", {"agent": "plrl-ql"}, {})
+    write_checkpoint(folder / "agent.npz", {"agent": "plrl-ql", "public": {}, "sizes": []}, {})
     episode = {"phase": "training", "training_steps": 1, "last_returns": 2.0}
     (folder / "episodes.jsonl").write_text(json.dumps(episode) + "\n")
     write_json(folder / "training.json", {"seed": 5})
