@@ -42,7 +42,8 @@ def test_results_are_known_by_their_content_and_every_policy_is_drawn(tmp_path, 
     (tmp_path / "any name").mkdir()
     for number, policy in enumerate(POLICIES):
         write_json(tmp_path / "any name" / f"{number}.json", run(policy))
-    write_json(tmp_path / "compare.json", {"scenario": {}})
+    (tmp_path / "runs").mkdir()
+    write_json(tmp_path / "runs" / "compare.json", {"scenario": {}})
     assert draw_all([tmp_path], tmp_path).left_out == []
     ((placed, *_),) = drawn["plot_distribution"]
     assert list(placed) == list(POLICIES)
