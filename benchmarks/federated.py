@@ -338,6 +338,7 @@ def main() -> None:
     begin = time.perf_counter()
     load = os.getloadavg()[0]
     print(f"the federated testbed on {os.cpu_count()} cores; load average before: {load:.1f}")
+    print("a share is the median of the turns' ratios, not the ratio of the median rates beside it")
     crossed = lockstep(length)
     pipelined(length, crossed)
     protection(length)

@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a fifth of the turns")
     turns = 3 if parser.parse_args().quick else 9
     print(f"what mutual TLS and recording cost, {FOGS} Fog providers (target: {TARGET:g} of plain)")
+    print("a share is the median of the turns' ratios, not the ratio of the median rates beside it")
     compare("lockstep, jsq at level count", "jsq", 1, 0.6, turns)
     compare("pipelined, round robin, 64 decisions per window", "round-robin", 64, 0.6, turns)
 

@@ -171,6 +171,10 @@ def test_compare_prints_writes_draws_and_skips_what_is_done(tmp_path):
     assert by["jsq", 100]["fog_loop_ci95"] > 0
     assert (tmp_path / "loops.png").exists()
     assert (tmp_path / "delays.svg").exists()
+    assert r"\toprule" in (tmp_path / "compare.tex").read_text()
+    kept = json.loads((tmp_path / "compare.json").read_text())
+    assert kept["provenance"]["command"].endswith(f"--horizons 1000 --out {tmp_path}")
+    assert (kept["seeds"], kept["rates"], kept["reference"]) == ([1, 2, 3], [200, 100], "setr")
     again = fogveil(*arguments)
     assert "18 of them done before" in again.stderr
     assert again.stdout == done.stdout

@@ -206,3 +206,12 @@ def test_returns_that_are_higher_at_higher_rates_are_noticed():
     assert changed(make_results(), odd) == {
         "it is harder to learn at higher rates: lower returns": FAILS
     }
+
+
+def test_a_claim_about_the_worst_says_among_whom():
+    (claim,) = [c for c in claims(make_results(), CURVES) if "is the worst" in c.claim]
+    assert claim.claim.startswith("fastest is the worst of the 5 traditional methods")
+    assert claim.verdict != FAILS
+    assert claim.reason == "among these alone: plrl-ed did worse"
+    (alone,) = [c for c in claims(delays(plrl_ed=2999.0), CURVES) if "is the worst" in c.claim]
+    assert alone.reason == ""

@@ -26,7 +26,7 @@ BLOCKS = CELLS // BLOCK_CELLS
 REPLICATES = 1000
 LEAST_JOBS = 10 * BLOCKS
 """A trace of fewer workloads is too short for blocks."""
-RANKS = 2000
+RANKS = 1000
 """Groups of neighbouring ranks in which percentiles of replicates are found, at most."""
 
 

@@ -30,6 +30,9 @@ PARTICIPANTS = "participants"
 CHECKPOINTS = ("agent.npz", "checkpoint.npz")
 
 
+Episodes = list[dict[str, Any]]
+
+
 class TrainingLog(NamedTuple):
     """The episodes of one training."""
 
@@ -37,13 +40,13 @@ class TrainingLog(NamedTuple):
     """By its checkpoint; by its folder's name where there is none yet."""
     label: str
     """The folder's name without the seed."""
-    episodes: list[dict[str, Any]]
+    episodes: Episodes
 
 
 def read_results(folders: Iterable[Path]) -> list[Result]:
     """Read every result of a run below the folders, each once: a file is known by its content.
 
-    A run.json, and a file in the folder `runs` of a comparison, must be a result.
+    A run.json that is no result is refused, and a damaged file in the folder of a comparison.
     """
     paths: dict[Path, None] = {}
     for folder in folders:
@@ -59,7 +62,8 @@ def read_results(folders: Iterable[Path]) -> list[Result]:
             result = json.loads(path.read_text(encoding="utf-8"))
             result["label"], result["summary"]["workloads"], result["scenario"]["sources"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            if path.name == "run.json" or path.parent.name == "runs":
+            damaged = path.parent.name == "runs" and isinstance(error, OSError | ValueError)
+            if damaged or path.name == "run.json":
                 raise InputError(f"{path}: is not a result of fogveil; remove it") from error
             continue
         # The same run may have been kept by several commands.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.csv
@@ -13,7 +13,7 @@ import pyarrow.parquet
 from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.report.markdown import markdown_table
 
-Rows = pa.Table | Sequence[Mapping[str, Any]]
+Rows: TypeAlias = pa.Table | Sequence[Mapping[str, Any]]
 
 MARKDOWN = str.maketrans({"|": r"\|", "\n": " "})
 LATEX = str.maketrans(

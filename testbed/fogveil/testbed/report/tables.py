@@ -42,6 +42,8 @@ def print_table(table: Table, console: Console) -> None:
         for column in table.columns:
             if column.justify == "right":  # numbers wrap in all columns or in none
                 column.max_width = column.min_width
+        least = Measurement.get(console, unlimited, table).minimum
+        table.width = least if least > console.width else None
     console.print(table, crop=False)
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fogveil.testbed.experiments.reproduce.methods import OF_THE_PAPER, TRADITIONAL
+from fogveil.testbed.experiments.reproduce.methods import OF_THE_PAPER, TRADITIONAL, names_of
 from fogveil.testbed.experiments.reproduce.plan import HEAVY, HORIZONS, LIGHT, RATES
 from fogveil.testbed.experiments.reproduce.section_results import SectionResults
-from fogveil.testbed.report.result_files import TrainingLog
+from fogveil.testbed.report.result_files import Episodes
 from fogveil.testbed.report.statistics import format_number
 
 SHORT, LONG = HORIZONS
@@ -29,7 +29,7 @@ SETBACK = 0.05
 """A part of the curve may be lower than the one before by so much of the whole rise."""
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
-Curves = dict[float, dict[str, TrainingLog]]
+Curves = dict[float, dict[str, Episodes]]
 """The logs of PARL's trainings by rate and name."""
 
 
@@ -129,7 +129,7 @@ def _stable(results: SectionResults, _curves: Curves) -> Iterator[Claim]:
         )
 
 
-def curve_parts(log: TrainingLog) -> list[float]:
+def curve_parts(log: Episodes) -> list[float]:
     """Return the mean return in five equal parts of the first 75 % of a training."""
     trained = [e for e in log if e["phase"] != "buffer population"]
     last = trained[-1]["training_steps"] if trained else 0
@@ -233,11 +233,19 @@ def _beside_fastest(results: SectionResults, _curves: Curves) -> Iterator[Claim]
     low = min(TRADITIONAL, key=lambda name: _mean(results, name, LIGHT))
     high = max(TRADITIONAL, key=lambda name: _mean(results, name, HEAVY))
     best = f"{low} ({format_number(_mean(results, low, LIGHT))})"
-    text = f"fastest is the best traditional method, β = {LIGHT:g}"
+    among = f"of the {len(TRADITIONAL)} traditional methods"
+    text = f"fastest is the best {among}, β = {LIGHT:g}"
     yield Claim(text, "yes", best, _verdict(low == "fastest"))
-    worst = f"{high} ({format_number(_mean(results, high, HEAVY))})"
-    text = f"fastest is the worst traditional method, β = {HEAVY:g}"
-    yield Claim(text, "yes", worst, _verdict(high == "fastest"))
+    limit = _mean(results, high, HEAVY)
+    learned = {name: results.mean(name, HEAVY, SHORT) for name in names_of("learned")}
+    worse = [name for name, mean in learned.items() if mean and mean.mean > limit]
+    yield Claim(
+        f"fastest is the worst {among}, β = {HEAVY:g}",
+        "yes",
+        f"{high} ({format_number(limit)})",
+        _verdict(high == "fastest"),
+        f"among these alone: {' and '.join(worse)} did worse" if worse else "",
+    )
 
 
 def _carries_over(results: SectionResults, _curves: Curves) -> Iterator[Claim]:
