@@ -13,6 +13,7 @@ from urllib.parse import quote
 import fogveil.agent.policies as policies
 from fogveil.agent.inbox import EmissionRules
 from fogveil.agent.learning.registry import find_agent
+from fogveil.agent.policy_files import read_policy_files
 from fogveil.agent.settings import AgentSettings, TrainingSettings
 from fogveil.broker.launcher import check_choice
 from fogveil.clock.settings import ClockSettings
@@ -312,7 +313,8 @@ class Split:
     def _copy_policies(self) -> list[str]:
         """Copy the files of the user's policies into the agent's folder; return how to load them.
 
-        Each gets a subfolder: files of trained agents all have the same name.
+        Each gets a subfolder: files of trained agents all have the same name. With a policy go the
+        Python files beside it that it imports, and no others.
         """
         specs: list[str] = []
         subfolders: dict[Path, str] = {}
@@ -322,8 +324,12 @@ class Split:
                 specs.append(spec)
                 continue
             subfolder = subfolders.setdefault(path, f"policy-{len(subfolders) + 1}")
-            copied = f"{subfolder}/{copy_whole(path, self.folder_of(AGENT) / subfolder)}"
-            specs.append(copied if spec.endswith(".npz") else f"{copied}:{spec.rpartition(':')[2]}")
+            folder = self.folder_of(AGENT) / subfolder
+            if policies.is_foreign(spec):
+                read_policy_files(path).write_to(folder)
+                specs.append(f"{subfolder}/{path.name}:{spec.rpartition(':')[2]}")
+            else:
+                specs.append(f"{subfolder}/{copy_whole(path, folder)}")
         return specs
 
     def agent(self, clock: str, providers: Mapping[str, str]) -> Path:

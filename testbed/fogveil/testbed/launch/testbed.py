@@ -270,7 +270,7 @@ class Testbed:
         participant = self.participants[line.name]
         report = None
         if line.stream == "stderr":
-            participant.last_error = safe_text(line.text.partition(": ")[2] or line.text)
+            participant.write_error(line.text)
         else:
             report = parse_report(participant.name, participant.role, line.text)
         if report is None:
