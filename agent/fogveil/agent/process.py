@@ -178,4 +178,5 @@ class AgentProcess:
         if now or time.monotonic() - self._last_report > REPORT_PERIOD:
             self._last_report = time.monotonic()
             progress = self._training.status() if self._training else {}
-            report(agent={"decisions": self._decisions, "queued": episode.queued, **progress})
+            seen = {"queued": episode.queued, "counts": episode.counts}
+            report(agent={"decisions": self._decisions, **seen, **progress})

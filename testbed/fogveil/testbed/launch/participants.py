@@ -24,8 +24,6 @@ class Participant:
     name: str
     role: str
     process: ProcessHandle
-    colour: int
-    """Its colour in the log."""
     state: Literal["starting", "listening", "joined"] = "starting"
     has_reported_port: bool = False
     port: int | None = None
