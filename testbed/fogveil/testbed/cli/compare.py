@@ -15,6 +15,7 @@ from fogveil.testbed.cli.options import (
     ScenarioFile,
     collect_overrides,
     err,
+    load,
     out,
     print_line,
     progress_bar,
@@ -23,7 +24,6 @@ from fogveil.testbed.experiments.comparison import Comparison, execute, parse_nu
 from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparison
 from fogveil.testbed.report import tables
 from fogveil.testbed.report.averages import write_tables
-from fogveil.testbed.scenario import load_scenario
 
 Rates = Annotated[
     str | None,
@@ -79,7 +79,7 @@ def _compare(
     reference: str,
     folder: Path,
 ) -> None:
-    base = load_scenario(scenario, overrides)
+    base = load(scenario, overrides, None)
     if rates is not None and base.sources.kind == "trace":
         raise InputError(
             "--rates is for poisson or deterministic sources; this scenario replays a trace: "

@@ -71,6 +71,7 @@ def describe(
         "cloud": world.cloud,
         "clusters": list(world.clusters),
         "categories": list(world.categories),
+        "labels": world.topology.labels,
         "versions": {
             "python": platform.python_version(),
             "fogveil": VERSION,  # not by its metadata, which an image's copy of the code lacks
