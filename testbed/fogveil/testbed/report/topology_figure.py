@@ -88,7 +88,7 @@ def draw_topology(world: World, path: Path) -> None:
         for node, name in topology.names.items():
             x, y = positions[node]
             axis.annotate(name, (x, y), xytext=(6, 5), textcoords="offset points", fontsize=7)
-        axis.legend(loc="upper left", frameon=False)
+        axis.legend(loc="best" if topology.positions else "upper left", frameon=False)
         axis.set_title(
             f"{world.scenario.name}: {len(topology.fogs)} Fog nodes, "
             f"{len(topology.clusters)} IoT clusters, {len(graph)} nodes in all"
