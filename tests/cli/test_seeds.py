@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from documented import TRAINING
-from federated_support import plain
 from support import SCENARIOS, make_world
 from typer.testing import CliRunner, Result
 
@@ -67,7 +66,7 @@ def test_a_policy_does_not_find_the_seed_by_trying(drawn):
     tried: dict = {}
     exec(FINDER, tried)
     assert tried["find"](Seeds.of(1).policy) == 1
-    log = plain((drawn / "testbed.log").read_text())
+    log = (drawn / "testbed.log").read_text()
     assert "the scenario's seed is None" in log
     assert content(drawn)["seed"] >= SMALL  # fails once in 2**64 runs
 

@@ -112,14 +112,14 @@ def fogveil(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]
 
 
 def plain(text: str) -> str:
-    """Return a log without its colours."""
+    """Return what a terminal was sent without its colours."""
     return re.sub(r"\x1b\[\d+m", "", text)
 
 
 def processes_of(log: Path) -> dict[str, int]:
     """Return the participants that a testbed's log names, with their process ids."""
     with suppress(FileNotFoundError):
-        lines = re.findall(r"started (.+) as process (\d+)", plain(log.read_text()))
+        lines = re.findall(r"started (.+) as process (\d+)", log.read_text())
         return {name: int(pid) for name, pid in lines}
     return {}
 
@@ -162,7 +162,7 @@ class Up:
 
     @property
     def log(self) -> str:
-        return plain((self.out / "testbed.log").read_text())
+        return (self.out / "testbed.log").read_text()
 
     def send(self, victim: str, number: signal.Signals) -> None:
         os.kill(self.launcher.pid if victim == "launcher" else self.processes[victim], number)
@@ -365,7 +365,7 @@ def run_and_disturb(
             over.set()
             acting[0].result()
     assert result["run_hash"] == embedded_hash(scenario, plan.policies[0])
-    return plain((out / "testbed.log").read_text())
+    return (out / "testbed.log").read_text()
 
 
 # --- processes as Linux shows them ---------------------------------------------------------------

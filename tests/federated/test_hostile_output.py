@@ -106,7 +106,7 @@ def test_lines_without_end_do_not_fill_the_disk(tmp_path, monkeypatch):
         folder.log("fog-1", f"{ATTACK} and so on", 31)
     folder.log("fog-2", "an honest line", 32)
     folder.close()
-    lines = plain((tmp_path / LOG).read_text()).splitlines()
+    lines = (tmp_path / LOG).read_text().splitlines()
     assert sum(map(len, lines)) < 30_000
     assert "fog-1 has written too much" in lines[-2]
     assert "an honest line" in lines[-1]
@@ -289,7 +289,7 @@ def test_a_run_ends_with_a_sentence_that_is_safe_to_read(tmp_path, body, sentenc
     assert done.returncode == 3, done.stderr
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
-    log = plain((out / LOG).read_text())
+    log = (out / LOG).read_text()
     assert r"\x1b]0;owned\x07\u202e in the log" in log
     for text in (done.stdout, done.stderr, log):
         assert not any(character in text for character in "\x1b\x07\u202e")

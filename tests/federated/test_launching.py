@@ -99,7 +99,7 @@ def explain(lost=None, *, broker_alive=False, **ended):
     """Explain a failure in which participants ended with (exit code, last error)."""
     everybody = {"clock": (None, ""), "agent": (None, ""), "fog_1": (None, "")} | ended
     participants = {
-        name: Participant(name, "agent", Ended(code), 31, last_error=error)
+        name: Participant(name, "agent", Ended(code), last_error=error)
         for name, (code, error) in everybody.items()
     }
     return explain_failure(participants, lost, broker_alive=broker_alive)

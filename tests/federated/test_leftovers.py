@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from federated_support import Parts, Up, ending, fogveil, plain, wait_until
+from federated_support import Parts, Up, ending, fogveil, wait_until
 from support import ROOT, SCENARIOS
 
 from fogveil.broker import tls
@@ -66,7 +66,7 @@ def test_a_second_connection_with_an_identity_is_suspected(tmp_path):
     with ending(testbed):
         testbed.wait_until_busy()
         stolen = Credentials(testbed.out / "participants" / "agent" / "identity")
-        address = Address.parse(plain(testbed.log).partition("mosquitto at ")[2].split()[0])
+        address = Address.parse(testbed.log.partition("mosquitto at ")[2].split()[0])
         run = json.loads((stolen.folder.parent / "config.json").read_text())["run"]
         check_reachable(address, tls.client_context(broker_identity(run), stolen), timeout=5.0)
         code, error = testbed.wait_until_gone()

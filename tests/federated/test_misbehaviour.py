@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import shutil
 import time
 from contextlib import ExitStack, contextmanager
@@ -339,6 +340,7 @@ from fogveil.agent.policy import Level, Policy
 
 class P(Policy):
     needs = Level.COUNT
+    answers_within = 2.0
 
     def reset(self):
         self.decided = 0
@@ -361,11 +363,12 @@ class P(Policy):
         ("return 99", "policy P placed a workload on node 99: expected 0 to 2"),
         ("return 'fog-1'", r"policy P failed at time \S+: TypeError: .*integer"),
         ("print('bye'); sys.exit(0)", r"policy P failed at time \S+: SystemExit: 0"),
+        ("while True: pass", r"policy P did not return from place at time \S+ within 2 s; .*"),
     ],
 )
 def test_a_policy_that_fails_is_one_sentence(tmp_path, fault, sentence):
     (tmp_path / "p.py").write_text(POLICY.format(fault=fault))
-    with pytest.raises(InputError, match=f"^agent: {sentence}$"):
+    with pytest.raises(InputError, match=f"^agent: {sentence}(\n|$)"):
         run_federated(make_scenario(), Plan((f"{tmp_path}/p.py:P",)), tmp_path / "out")
     decided = (tmp_path / "out/participants/agent/decisions-0000.csv").read_text()
     assert decided.count("\n") == 50
@@ -378,11 +381,17 @@ def test_a_policy_that_ends_the_process_is_a_lost_agent(tmp_path):
 
 
 def test_a_policy_that_fails_ends_the_command_with_code_2(tmp_path):
-    (tmp_path / "p.py").write_text(POLICY.format(fault="raise ValueError('no')"))
+    (tmp_path / "p.py").write_text(POLICY.format(fault="import beside; beside.fail()"))
+    (tmp_path / "beside.py").write_text("def fail():\n    raise ValueError('no\\x1b[2J')\n")
     command = ("run", TINY, "--federated", "--policy", "./p.py:P", "--out", tmp_path / "out")
     done = fogveil(*command, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("fogveil: agent: policy P failed at time ")
+    first, *lines = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"fogveil: agent: policy P failed at time \S+: ValueError: no\\x1b\[2J", first
+    )
+    assert re.fullmatch(r"  p.py, line \d+, in place: import beside; beside.fail\(\)", lines[0])
+    assert lines[1] == r"  beside.py, line 2, in fail: raise ValueError('no\x1b[2J')"
     assert "Traceback" not in done.stderr + (tmp_path / "out/testbed.log").read_text()
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InputError
+from fogveil.core.version import VERSION
 from fogveil.protocol.identity import AGENT
 from fogveil.testbed.cli.app import app
 from fogveil.testbed.launch.participant_config import Site
@@ -131,7 +133,18 @@ def test_the_console_shows_the_first_faults_and_the_page_all(monkeypatch, tmp_pa
     assert "· fault number 8" in lines
     assert "· fault number 9" not in lines
     assert "and 92 more" in result.stdout
-    assert "fault number 100" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert "fault number 100" in page
+    for fact in (
+        "tiny",
+        "count",
+        "veil",
+        "128 bits drawn",
+        f"{datetime.now(UTC):%Y-%m-%d}",
+        VERSION,
+    ):
+        assert f"<td>{fact}" in page
+    assert "The counts themselves leak speeds" in page
     last_line = CliRunner().invoke(app, [*command, "--json"]).stdout.splitlines()[-1]
     assert json.loads(last_line)["findings"][0]["details"] == faults
 

@@ -60,6 +60,12 @@ HOST = {
     "a trace in /tmp": ("files", lambda h: h.left.append(a_file("/tmp/x", h.users["fog-2"]))),
     "shared memory": ("files", add_shared_memory),
     "a report": ("output", lambda h: h.reports.append(("fog-2", {"load": 7}))),
+    "counts that are none": (
+        "output",
+        lambda h: h.reports.append(
+            (AGENT, {"agent": {"decisions": 1, "queued": 377, "counts": [1, 2, 3, 918]}})
+        ),
+    ),
     "a line": ("output", lambda h: h.output["fog-2"].append("served 377")),
     "an exit code": ("output", lambda h: setattr(process(h), "exit_code", 7)),
 }

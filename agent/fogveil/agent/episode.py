@@ -56,6 +56,8 @@ class Episode:
         """Messages to each provider so far: their sequence numbers."""
         self.queued: int | None = None
         """Queued jobs at the watched providers by the last disclosure."""
+        self.counts: list[int] | None = None
+        """The same by provider, where the agent is told so much."""
         self.ready = plan_windows(
             visibility, window, training_limits, ahead=self._core.decides_ahead
         )
@@ -96,7 +98,7 @@ class Episode:
             totals = self._share_sum.totals(rows)
             self.queued = totals[-1]
             return [Disclosed(total=total) for total in totals]
-        self.queued = sum(rows[-1])
+        self.queued, self.counts = sum(rows[-1]), list(rows[-1])
         fogs = len(self._view.nodes)
         return [Disclosed(row[:fogs], row[fogs] if len(row) > fogs else None) for row in rows]
 

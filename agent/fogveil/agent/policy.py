@@ -91,6 +91,8 @@ class Policy(ABC):
     decides_ahead: ClassVar[bool] = False
     """Whether `place` works without anything disclosed, and `learn` receives it afterwards. Then
     several decisions can be taken before the counts of the first one arrive."""
+    answers_within: ClassVar[float] = 30.0
+    """Seconds in which `place` and `learn` return; a run under a policy that hangs is ended."""
 
     def __init__(self, view: AgentView) -> None:
         self.view = view

@@ -16,6 +16,7 @@ from typing import Any
 
 import fogveil.agent.policies as policies
 from fogveil.agent.policy import AgentView
+from fogveil.agent.policy_files import PolicyFiles
 from fogveil.core.errors import InputError
 from fogveil.core.plain import from_plain
 from fogveil.protocol.privileges import become_user
@@ -36,13 +37,13 @@ def inspect_policy(request: dict[str, Any]) -> dict[str, Any]:
     spec, view = request["spec"], from_plain(AgentView, request["view"])
     try:
         path, class_name = policies.parse_file_spec(spec)
-        source = bytes.fromhex(request["source"])
+        contents = tuple((name, bytes.fromhex(code)) for name, code in request["files"].items())
         if request["user"] is not None:
             become_user(request["user"], Path("/"))
-        kind = policies.class_from_source(source, path, class_name)
+        kind = policies.class_from_files(PolicyFiles(path, contents), class_name)
         policies.instantiate(spec, kind, view)
     except InputError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error), "frames": getattr(error, "__notes__", [])}
     return {
         "needs": kind.needs.word,
         "ahead": bool(kind.decides_ahead),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import fogveil.agent.policies as policies
@@ -11,6 +12,7 @@ from fogveil.agent.boundary_client import BoundaryClient
 from fogveil.agent.episode import Episode
 from fogveil.agent.inbox import Inbox
 from fogveil.agent.policy import Policy
+from fogveil.agent.policy_call import watching
 from fogveil.agent.settings import AgentSettings
 from fogveil.agent.training_host import TrainingHost, preload
 from fogveil.broker.client import BrokerClient
@@ -79,6 +81,7 @@ class AgentProcess:
         self._emitted = {name: ArrivalCounter("workload", name) for name in settings.sources}
         self._decisions = 0
         self._last_report = 0.0
+        self._watching = ExitStack()
 
     # --- MQTT ------------------------------------------------------------------------------------
 
@@ -118,6 +121,7 @@ class AgentProcess:
                     episode.flush()
                     self._report_status(episode)
         finally:
+            self._watching.close()
             if episode:
                 episode.close()
             if self.recording:
@@ -129,6 +133,8 @@ class AgentProcess:
             inbox.begin(begin.episode)
             self._emitted[name].reset()
         policy = self._policy(begin)
+        self._watching.close()
+        self._watching.enter_context(watching(policy))
         return Episode(
             begin.episode,
             self._view,
@@ -172,4 +178,5 @@ class AgentProcess:
         if now or time.monotonic() - self._last_report > REPORT_PERIOD:
             self._last_report = time.monotonic()
             progress = self._training.status() if self._training else {}
-            report(agent={"decisions": self._decisions, "queued": episode.queued, **progress})
+            seen = {"queued": episode.queued, "counts": episode.counts}
+            report(agent={"decisions": self._decisions, **seen, **progress})

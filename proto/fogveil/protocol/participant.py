@@ -30,6 +30,8 @@ S = TypeVar("S", bound=Settings)
 REACHABLE_WITHIN = 60.0
 """Seconds in which the peers in `awaits` must accept connections."""
 RETRY_EVERY = 0.1
+NOTE = "  "
+"""How a line on standard error begins that belongs to the sentence after it."""
 LAUNCHER = "launcher"
 """The name of what started a participant, where participants report their losses."""
 
@@ -83,6 +85,8 @@ def main(
         if isinstance(error, MisbehaviourError):
             report(accused=error.who, sentence=str(error))
         sys.stdout.flush()  # the sentence is the last line
+        for note in getattr(error, "__notes__", ()):
+            print(safe_text(f"{NOTE}{note.strip()}"), file=sys.stderr, flush=True)  # noqa: T201
         print(safe_text(f"{program}: {error}"), file=sys.stderr, flush=True)  # noqa: T201
         code = error.exit_code
     except (asyncio.CancelledError, KeyboardInterrupt):

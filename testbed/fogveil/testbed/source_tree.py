@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+
+from fogveil.agent.policy_files import candidates
+from fogveil.core.python_imports import imported_modules, is_library
 
 PORTIONS = (
     *("core", "protocol", "v1"),
@@ -53,15 +56,38 @@ def code_digest(modules: frozenset[str]) -> str:
     return digest.hexdigest()
 
 
-def imported_modules(source: bytes) -> set[str]:
-    """Return the names that a source imports anywhere in it: modules, and perhaps parts of them."""
-    names = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:  # the package has no relative ones
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+def search_path_files(modules: Iterable[str]) -> dict[str, Path]:
+    """Return the user's own Python files that importing names executes, found as Python does.
+
+    Those of the standard library, of installed packages and of this one are left out. Nothing is
+    executed.
+    """
+    found: dict[str, Path] = {}
+    outstanding = list(modules)
+    while outstanding:
+        module = outstanding.pop()
+        for name in candidates(module):
+            folder = _folder_of(module.partition(".")[0])
+            if folder is None or name in found or not (folder / name).is_file():
+                continue
+            found[name] = folder / name
+            package = name.rpartition("/")[0].replace("/", ".")
+            with suppress(SyntaxError, ValueError, RecursionError):  # the run says what is wrong
+                outstanding += imported_modules((folder / name).read_bytes(), package)
+    return found
+
+
+def _folder_of(top: str) -> Path | None:
+    """Return where a user's own module or package lies; None if it is another's or not found."""
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    packages = list(spec.submodule_search_locations or ())
+    place = packages[0] if packages else spec.origin
+    return None if place is None or is_library(place) else Path(place).parent
 
 
 def _files_of(module: str, files: dict[str, Path]) -> list[str]:

@@ -222,8 +222,8 @@ def test_broken_files_are_refused(tmp_path, trained):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("batch_size = 0", "batch_size: .*greater than or equal to 1, got 0"),
-        ("batch = 3", "batch: .*not permitted"),
+        ("batch_size = 0", "batch_size: expected 1 or more, got 0"),
+        ("batch = 3", "no hyper-parameter is called batch; there are .*batch_size"),
         ("layers = [0]", "layers.0: .*got 0"),
         ("epsilon_first = 7", "epsilon_first"),
         ("learning_rate = -1.0", "learning_rate"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fogveil.core.errors import InputError
+from fogveil.core.validation_text import describe_fault
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -84,4 +85,9 @@ def change_hyperparameters(
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         key = ".".join(map(str, fault["loc"]))
-        raise InputError(f"{where}: {key}: {fault['msg']}, got {fault['input']!r}") from error
+        if fault["type"] == "extra_forbidden":
+            known = ", ".join(Hyperparameters.model_fields)
+            raise InputError(
+                f"{where}: no hyper-parameter is called {key}; there are {known}"
+            ) from error
+        raise InputError(f"{where}: {key}: {describe_fault(fault)}") from error

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from types import ModuleType
 
 from fogveil.agent.learning.registry import Entry, load_trained, trained_class
 from fogveil.agent.policy import AgentView, Level, Policy
+from fogveil.agent.policy_errors import describe_error, policy_error
+from fogveil.agent.policy_files import PolicyFiles, load_policy_module, read_policy_files
 from fogveil.core.errors import InputError
+
+LONGEST_ANSWER = 86_400
+"""Seconds."""
 
 
 def _entry(module: str, class_name: str, summary: str) -> Entry:
@@ -45,7 +49,7 @@ def find(spec: str) -> type[Policy]:
     if spec.endswith(".npz"):
         return trained_class(Path(spec))
     path, class_name = parse_file_spec(spec)
-    return class_from_source(read_source(path), path, class_name)
+    return class_from_files(read_policy_files(path), class_name)
 
 
 def parse_file_spec(spec: str) -> tuple[Path, str]:
@@ -79,24 +83,14 @@ def is_foreign(spec: str) -> bool:
     return spec not in POLICIES and not spec.endswith(".npz")
 
 
-def read_source(path: Path) -> bytes:
-    """Return the source of a policy's file."""
-    if not path.is_file():
-        raise InputError(f"policy file {path} does not exist")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"policy file {path} cannot be read: {error.strerror}") from error
-
-
-def class_from_source(source: bytes, path: Path, class_name: str) -> type[Policy]:
+def class_from_files(files: PolicyFiles, class_name: str) -> type[Policy]:
     """Run a policy's source and return its class."""
-    module = ModuleType(f"_policy_{path.stem}")
-    module.__file__ = str(path)
+    path = files.path
     try:
-        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 (a policy is code)
+        module = load_policy_module(files)
     except (Exception, SystemExit) as error:
-        raise InputError(f"policy file {path} cannot be loaded: {describe_error(error)}") from error
+        sentence = f"policy file {path} cannot be loaded: {describe_error(error)}"
+        raise policy_error(sentence, error) from error
     kind = getattr(module, class_name, None)
     if not (inspect.isclass(kind) and issubclass(kind, Policy)):
         raise InputError(
@@ -105,6 +99,12 @@ def class_from_source(source: bytes, path: Path, class_name: str) -> type[Policy
     needs: object = kind.needs
     if not isinstance(needs, Level):
         raise InputError(f"policy {class_name} in {path}: expected needs to be a Level")
+    within: object = kind.answers_within
+    if not (isinstance(within, int | float) and 0 < within < LONGEST_ANSWER):
+        raise InputError(
+            f"policy {class_name} in {path}: expected answers_within to be a positive number of "
+            "seconds, below a day"
+        )
     if inspect.isabstract(kind):
         raise InputError(f"policy {class_name} in {path} does not define the method place")
     return kind
@@ -139,12 +139,8 @@ def instantiate(spec: str, kind: type[Policy], view: AgentView) -> Policy:
     except (Exception, SystemExit) as error:
         if spec in POLICIES:
             raise
-        raise InputError(f"policy {spec} cannot start: {describe_error(error)}") from error
-
-
-def describe_error(error: BaseException) -> str:
-    """Return an exception's type and text in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+        sentence = f"policy {spec} cannot start: {describe_error(error)}"
+        raise policy_error(sentence, error) from error
 
 
 def check_level(spec: str, kind: type[Policy], disclosed: Level) -> None:

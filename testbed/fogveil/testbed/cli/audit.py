@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fogveil.agent.policies import label_of
 from fogveil.core.errors import InfrastructureError, InputError
+from fogveil.core.version import VERSION
 from fogveil.testbed.cli.options import (
     Broker,
     Disclosure,
@@ -138,8 +141,19 @@ def audit(
     if html:
         with reporting_write_errors(html):
             html.parent.mkdir(parents=True, exist_ok=True)
-            about = f"Audit of scenario {chosen.name} at disclosure level {chosen.disclosure}."
-            html.write_text(html_page(findings, about), encoding="utf-8")
+            levels = list(procedure.POLICIES) if everything else [chosen.disclosure]
+            used = [policy or procedure.POLICIES[level] for level in levels]
+            facts = {
+                "scenario": chosen.name,
+                "disclosure level": ", ".join(levels),
+                "policy": ", ".join(dict.fromkeys(map(label_of, used))),
+                "seed": "128 bits drawn for this audit, as were the planted secrets; not kept",
+                "horizon": f"{chosen.horizon:g}",
+                "participants": "containers" if docker else "processes",
+                "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+                "fogveil": VERSION,
+            }
+            html.write_text(html_page(findings, facts, levels), encoding="utf-8")
         print_line(f"written: {html}", console)
     if challenged:
         print_line(_challenge_line(challenged["caught_by"]), console)

@@ -16,6 +16,7 @@ from fogveil.testbed.cli.options import (
     ScenarioFile,
     collect_overrides,
     err,
+    load,
     out,
     print_line,
     progress_bar,
@@ -31,7 +32,7 @@ from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparis
 from fogveil.testbed.records.output import claim_folder, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import tables
-from fogveil.testbed.scenario import Scenario, load_scenario
+from fogveil.testbed.scenario import Scenario
 
 RUNS = Path("runs/compare")
 """Results of runs, for comparisons without a folder of their own."""
@@ -99,7 +100,7 @@ def _compare(
     *,
     force: bool,
 ) -> None:
-    base = load_scenario(scenario, overrides)
+    base = load(scenario, overrides, None)
     if rates is not None and base.sources.kind == "trace":
         raise InputError(
             "--rates is for poisson or deterministic sources; this scenario replays a trace: "

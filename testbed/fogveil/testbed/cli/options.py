@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from fogveil.core.safe_text import safe_lines
 from fogveil.testbed.launch.participant_config import Plan
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import Table, parse_overrides
+from fogveil.testbed.scenario.world import build_world
 
 ORACLE = "setr"
 out = Console()
@@ -92,8 +94,30 @@ def collect_overrides(settings: list[str] | None, **options: Any) -> dict[str, A
     return overrides
 
 
+_notes_said: set[str] = set()
+"""A command may load its scenario more than once."""
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print what of the user's files was changed or left out, each line once."""
+    for note in notes:
+        if note not in _notes_said:
+            _notes_said.add(note)
+            print_line(note, err)
+
+
 def load(file: Path | Table, overrides: dict[str, Any], rate: float | None) -> Scenario:
-    """Load a scenario with overrides; `rate` replaces that of its sources."""
+    """Load a scenario with overrides; `rate` replaces that of its sources.
+
+    Of a user's graph or trace it is said what will be changed or left out.
+    """
+    scenario = _load(file, overrides, rate)
+    if scenario.topology.kind == "file" or scenario.sources.kind == "trace":
+        print_notes(build_world(scenario).notes)
+    return scenario
+
+
+def _load(file: Path | Table, overrides: dict[str, Any], rate: float | None) -> Scenario:
     if rate is None:
         return load_scenario(file, overrides)
     if not 0 < rate < inf:

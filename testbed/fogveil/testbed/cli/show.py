@@ -15,6 +15,7 @@ from fogveil.testbed.cli.options import (
     err,
     out,
     print_line,
+    print_notes,
 )
 from fogveil.testbed.report import tables
 from fogveil.testbed.scenario import load_scenario
@@ -61,6 +62,7 @@ def show(
     With --as, print exactly what one participant receives of it instead.
     """
     world = build_world(load_scenario(scenario, collect_overrides(override)))
+    print_notes(world.notes)
     if participant is not None:
         print(json.dumps(world.projection(participant), indent=2))  # noqa: T201
         print_line(

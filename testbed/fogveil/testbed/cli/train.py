@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from fogveil.agent.learning.agent_base import LearningAgent
+from fogveil.agent.learning.checkpoint import read_header
 from fogveil.agent.learning.hyperparameters import read_hyperparameters
 from fogveil.agent.learning.registry import AGENTS, find_agent
+from fogveil.agent.learning.training_state import CHECKPOINT
 from fogveil.testbed.cli.options import (
     Broker,
     Disclosure,
@@ -115,9 +117,26 @@ def train(
                     f"{total:,} decisions, return {episode.last_returns:.1f}"
                 )
 
-        if federated:
-            announce = partial(print_line, console=err)
-            light = train_federated(chosen, agent, folder, plan, values, every, watch, announce)
-        else:
-            light = train_agent(chosen, agent, folder, values, every, watch)
+        try:
+            if federated:
+                announce = partial(print_line, console=err)
+                light = train_federated(chosen, agent, folder, plan, values, every, watch, announce)
+            else:
+                light = train_agent(chosen, agent, folder, values, every, watch)
+        except KeyboardInterrupt:
+            progress.stop()
+            print_line(f"stopped; {_how_to_continue(folder, every)}", err)
+            raise
     print_line(f"trained: {light} (use it as --policy {light}; log in {folder}/episodes.jsonl)")
+
+
+def _how_to_continue(folder: Path, every: int) -> str:
+    """Return what a stopped training can be continued from."""
+    checkpoint = folder / CHECKPOINT
+    if not checkpoint.exists():
+        return (
+            f"there is no checkpoint in {folder} yet (one is written every {every} episodes): the "
+            "same command begins again"
+        )
+    done = read_header(checkpoint)["episodes"]
+    return f"the same command continues from the checkpoint in {folder}, with episode {done}"

@@ -10,7 +10,7 @@ import simpy
 
 from fogveil.agent.decision_record import observed_counts
 from fogveil.agent.policy import Load, Observation, Policy
-from fogveil.agent.policy_call import call_learn, call_place
+from fogveil.agent.policy_call import call_learn, call_place, watching
 from fogveil.agent.visibility import Visibility
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InputError
@@ -172,7 +172,8 @@ def simulate(
     """Run a whole scenario under a policy and return the run hash."""
     kind = type(policy)
     engine = Embedded(world, kind.needs, watches_cloud=kind.watches_cloud, sinks=sinks)
-    for observation, _ in take_decisions(engine, policy):
-        if progress and engine.decisions % PROGRESS_PERIOD == 0:
-            progress(observation.time, engine.decisions)
+    with watching(policy):
+        for observation, _ in take_decisions(engine, policy):
+            if progress and engine.decisions % PROGRESS_PERIOD == 0:
+                progress(observation.time, engine.decisions)
     return engine.finish()

@@ -77,6 +77,7 @@ def describe(
         "cloud": world.cloud,
         "clusters": list(world.clusters),
         "categories": list(world.categories),
+        "labels": world.topology.labels,
         "versions": library_versions(),
         "provenance": provenance(),
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fogveil.agent.policies as policies
+from fogveil.agent.policy_files import read_policy_files
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InputError
+from fogveil.core.python_imports import imported_modules
 from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.experiments.worker_pool import work_through
 from fogveil.testbed.records.output import (
@@ -28,7 +31,7 @@ from fogveil.testbed.records.output import (
 from fogveil.testbed.report.averages import PolicyAverage, Result, average_runs
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import Table
-from fogveil.testbed.source_tree import code_digest, imported_modules
+from fogveil.testbed.source_tree import code_digest, search_path_files
 
 
 class ComparedRun(NamedTuple):
@@ -106,12 +109,22 @@ class Comparison:
 
 def _code_digest(policy: str) -> str:
     """Return a digest of the code that a run of the policy executes, and of no other policy's."""
-    if policies.is_foreign(policy):
-        path = policies.parse_file_spec(policy)[0]
-        modules = imported_modules(policies.read_source(path))
-    else:
+    if not policies.is_foreign(policy):
         modules = {policies.find(policy).__module__}
-    return code_digest(frozenset({*modules, run_embedded.__module__}))
+        return code_digest(frozenset({*modules, run_embedded.__module__}))
+    files = read_policy_files(policies.parse_file_spec(policy)[0])
+    elsewhere = search_path_files(files.imports())
+    sources = dict(files.contents[1:]) | {
+        f"elsewhere/{name}": path.read_bytes() for name, path in elsewhere.items()
+    }
+    modules = {*files.imports(), run_embedded.__module__}
+    for source in sources.values():
+        with suppress(SyntaxError, ValueError, RecursionError):  # the run says what is wrong
+            modules |= imported_modules(source)
+    digest = hashlib.sha256(code_digest(frozenset(modules)).encode())
+    for name, source in sorted(sources.items()):
+        digest.update(f"{name} {hashlib.sha256(source).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 @lru_cache

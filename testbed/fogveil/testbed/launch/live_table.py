@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fogveil.core.disclosure import Level
 from fogveil.protocol.identity import AGENT, CLOCK
 from fogveil.testbed.launch.reports import Report
 from fogveil.testbed.launch.testbed import Testbed
@@ -27,7 +28,9 @@ class LiveTable:
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._testbed: Testbed | None = None
         self._clock: Report = {"episode": 0, "time": 0.0, "decisions": 0, "placed": []}
-        self._agent: Report = {"queued": None}
+        self._agent: Report = {"queued": None, "counts": None}
+        self._needs: tuple[int, Level] | None = None
+        """An episode, and what its policy needs."""
         self._first: tuple[float, float, int] | None = None
         """Wall time, simulated time and decisions at the first report of an episode."""
         self._shown = time.monotonic()
@@ -76,16 +79,26 @@ class LiveTable:
     def _headline(self) -> str:
         clock, (speed, rate) = self._clock, self._rates()
         queued = self._agent["queued"]
-        seen = "the agent reads no count" if queued is None else f"Σq seen {queued}"
+        seen = "no count seen yet" if queued is None else f"Σq seen {queued}"
+        if self._policy_needs() is Level.NONE:
+            seen = "the policy looks at no count"
         return (
             f"simulated time {clock['time']:,.0f} of {self._horizon:,.0f}, {speed:,.0f} per second;"
             f" {clock['decisions']:,} decisions, {rate:,.0f} per second; {seen}"
         )
 
+    def _policy_needs(self) -> Level:
+        """Return what the policy that runs now needs."""
+        assert self._testbed is not None
+        episode = self._clock["episode"]
+        if self._needs is None or self._needs[0] != episode:
+            self._needs = episode, self._testbed.split.requirements(episode).needs
+        return self._needs[1]
+
     def table(self) -> Group:
         """Return the headline and the table of participants."""
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("participant", "state", "process", "placed jobs"):
+        for column in ("participant", "state", "process", "placed jobs", "queued, as seen"):
             table.add_column(
                 column, justify="left" if column in ("participant", "state") else "right"
             )
@@ -94,8 +107,12 @@ class LiveTable:
         if broker:
             running = "running" if broker.alive() else Text("lost", "red")
             pid = str(broker.pid) if broker.pid else "elsewhere"
-            table.add_row(f"broker ({broker.kind})", running, pid, "")
-        placed = dict(zip(self._testbed.split.roster.fogs, self._clock["placed"], strict=False))
+            table.add_row(f"broker ({broker.kind})", running, pid, "", "")
+        roster = self._testbed.split.roster
+        placed = dict(zip(roster.fogs, self._clock["placed"], strict=False))
+        seen = dict(
+            zip((*roster.fogs, roster.cloud), self._agent.get("counts") or (), strict=False)
+        )
         for name, participant in self._testbed.participants.items():
             code = participant.process.poll()
             state = Text("joined", "green") if participant.state == "joined" else participant.state
@@ -106,5 +123,6 @@ class LiveTable:
             if participant.health and code is None:
                 state = Text.assemble(state, f", {participant.health}")
             jobs = f"{placed[name]:,}" if name in placed else ""
-            table.add_row(name, state, str(participant.process.pid), jobs)
+            queued = f"{seen[name]:,}" if name in seen else ""
+            table.add_row(name, state, str(participant.process.pid), jobs, queued)
         return Group(Text(self._headline()), table)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import fogveil.agent.policies as policies
 from fogveil.agent.inbox import EmissionRules
 from fogveil.agent.learning.registry import find_agent
+from fogveil.agent.policy_files import read_policy_files
 from fogveil.agent.settings import AgentSettings, TrainingSettings
 from fogveil.broker.launcher import check_choice
 from fogveil.clock.settings import ClockSettings
@@ -31,6 +32,7 @@ from fogveil.testbed.launch.certificates import Mint
 from fogveil.testbed.launch.policy_requirements import PolicyRequirements, requirements_of
 from fogveil.testbed.launch.process_environment import users_of
 from fogveil.testbed.launch.socket_folders import SocketFolders
+from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.scenario.world import World
 
 LOOPBACK = "127.0.0.1"
@@ -246,10 +248,11 @@ class Split:
     def _write(self, settings: Settings) -> Path:
         """Write a participant's configuration and identity into a folder that it owns."""
         name = settings.name
-        settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.identify(name, self.roster.role_of(name) or name, settings.folder / "identity")
-        path = write_settings(settings)
-        self.give_to_user(name)
+        with reporting_write_errors(settings.folder):
+            settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.identify(name, self.roster.role_of(name) or name, settings.folder / "identity")
+            path = write_settings(settings)
+            self.give_to_user(name)
         self.written[name] = {
             str(each.relative_to(settings.folder)): (each.stat().st_size, each.stat().st_mtime_ns)
             for each in (path, *(settings.folder / "identity").glob("*"))
@@ -264,7 +267,8 @@ class Split:
         """Issue a certificate for a participant, if the run has identities."""
         if self.mint is None:
             return None
-        return self.mint.issue(Identity(self.run, role, name), folder)
+        with reporting_write_errors(folder):
+            return self.mint.issue(Identity(self.run, role, name), folder)
 
     def clock(self) -> Path:
         """Write the clock's: who takes part, and nothing about them."""
@@ -312,7 +316,8 @@ class Split:
     def _copy_policies(self) -> list[str]:
         """Copy the files of the user's policies into the agent's folder; return how to load them.
 
-        Each gets a subfolder: files of trained agents all have the same name.
+        Each gets a subfolder: files of trained agents all have the same name. With a policy go the
+        Python files beside it that it imports, and no others.
         """
         specs: list[str] = []
         subfolders: dict[Path, str] = {}
@@ -322,15 +327,22 @@ class Split:
                 specs.append(spec)
                 continue
             subfolder = subfolders.setdefault(path, f"policy-{len(subfolders) + 1}")
-            copied = f"{subfolder}/{copy_whole(path, self.folder_of(AGENT) / subfolder)}"
-            specs.append(copied if spec.endswith(".npz") else f"{copied}:{spec.rpartition(':')[2]}")
+            folder = self.folder_of(AGENT) / subfolder
+            if policies.is_foreign(spec):
+                files = read_policy_files(path)
+                with reporting_write_errors(folder):
+                    files.write_to(folder)
+                specs.append(f"{subfolder}/{path.name}:{spec.rpartition(':')[2]}")
+            else:
+                specs.append(f"{subfolder}/{copy_whole(path, folder)}")
         return specs
 
     def agent(self, clock: str, providers: Mapping[str, str]) -> Path:
         """Write the agent's: the public facts, and where the providers' boundaries are."""
         plan = self._plan
         # Before anything is copied into it: a parent that `mkdir` creates would be open to all.
-        self.folder_of(AGENT).mkdir(parents=True, exist_ok=True, mode=0o700)
+        with reporting_write_errors(self.folder_of(AGENT)):
+            self.folder_of(AGENT).mkdir(parents=True, exist_ok=True, mode=0o700)
         training = None
         if plan.training:
             training = TrainingSettings(
@@ -374,13 +386,15 @@ class Split:
             else:
                 command += [address, "list"]
             lines.append(f"# {name}\n{shlex.join(map(str, command))}\n")
-        (folder / "grpcurl.txt").write_text("".join(lines), encoding="utf-8")
+        with reporting_write_errors(folder):
+            (folder / "grpcurl.txt").write_text("".join(lines), encoding="utf-8")
 
 
 def copy_whole(path: Path, folder: Path) -> str:
     """Copy a file into a folder atomically; return its name there."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = folder / f"{path.name}.part"
-    shutil.copy(path, part)
-    part.replace(folder / path.name)
+    with reporting_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.copy(path, part)
+        part.replace(folder / path.name)
     return path.name

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fogveil.core.errors import FogveilError, InfrastructureError, InputError
+from fogveil.core.safe_text import safe_text
 from fogveil.protocol.identity import BROKER, CLOCK
+from fogveil.protocol.participant import NOTE
 from fogveil.testbed.launch.interface import ProcessHandle
+
+NOTES_KEPT = 10
+"""Lines that are kept of what a participant writes beside its error."""
 
 
 @dataclass
@@ -18,8 +24,6 @@ class Participant:
     name: str
     role: str
     process: ProcessHandle
-    colour: int
-    """Its colour in the log."""
     state: Literal["starting", "listening", "joined"] = "starting"
     has_reported_port: bool = False
     port: int | None = None
@@ -28,8 +32,20 @@ class Participant:
     """What the launcher reports of it, if it watches."""
     last_error: str = ""
     """The last line that it wrote to standard error, without the program's name, made safe."""
+    notes: tuple[str, ...] = ()
+    """The lines that belong to its last error, made safe."""
     accusation: str = ""
     """What it reports that another one sent against the protocol."""
+    _next_notes: deque[str] = field(default_factory=lambda: deque(maxlen=NOTES_KEPT))
+
+    def write_error(self, line: str) -> None:
+        """Take a line of its standard error."""
+        if line.startswith(NOTE):
+            self._next_notes.append(safe_text(line))
+            return
+        self.last_error = safe_text(line.partition(": ")[2] or line)
+        self.notes = tuple(self._next_notes)
+        self._next_notes.clear()
 
 
 def explain_failure(
@@ -47,7 +63,10 @@ def explain_failure(
     ended = [participant for participant in participants.values() if participant.process.poll()]
     by_code = {participant.process.poll(): participant for participant in ended}
     if refused := by_code.get(InputError.exit_code):
-        return InputError(f"{refused.name}: {refused.last_error}")
+        refusal = InputError(f"{refused.name}: {refused.last_error}")
+        for note in refused.notes:
+            refusal.add_note(note)
+        return refusal
     accusations = [
         f"{participant.accusation} (reported by {participant.name})"
         for participant in ended

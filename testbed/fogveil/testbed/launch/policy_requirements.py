@@ -17,6 +17,8 @@ from pydantic_core import from_json
 
 import fogveil.agent.policies as policies
 from fogveil.agent.policy import Level, Policy
+from fogveil.agent.policy_errors import FRAMES_SHOWN, LONGEST_FRAME
+from fogveil.agent.policy_files import PolicyFiles, read_policy_files
 from fogveil.core.errors import InputError
 from fogveil.core.safe_text import safe_text
 from fogveil.protocol.enclosure import Enclosure
@@ -65,15 +67,17 @@ def requirements_of(spec: str, world: World, product: Path | None = None) -> Pol
     """
     if policies.is_foreign(spec):
         # A missing file is refused at once, and one that only we can read is read here.
-        source = policies.read_source(policies.parse_file_spec(spec)[0])
-        return _ask_inspector(spec, source, json.dumps(world.projection("agent")), product)
+        files = read_policy_files(policies.parse_file_spec(spec)[0])
+        return _ask_inspector(spec, files, json.dumps(world.projection("agent")), product)
     policies.load(spec, world.agent)
     kind = policies.find(spec)
     return PolicyRequirements.of(kind)
 
 
 @lru_cache
-def _ask_inspector(spec: str, source: bytes, view: str, product: Path | None) -> PolicyRequirements:
+def _ask_inspector(
+    spec: str, files: PolicyFiles, view: str, product: Path | None
+) -> PolicyRequirements:
     """Load a user's policy in a process without secrets, enclosed as the agent will be."""
     user = users_of(secrets.token_hex(16), ["policy"]).get("policy")
     namespaces = available_namespaces()
@@ -87,7 +91,8 @@ def _ask_inspector(spec: str, source: bytes, view: str, product: Path | None) ->
         readable = (str(product),) if product else ()
         enclosure = Enclosure(folder="", user=user, hidden=hidden, readable=readable)
         preamble, user = enclosure.encode(), None
-    question = {"spec": spec, "source": source.hex(), "view": json.loads(view), "user": user}
+    sources = {name: content.hex() for name, content in files.contents}
+    question = {"spec": spec, "files": sources, "view": json.loads(view), "user": user}
     with subprocess.Popen(  # noqa: S603 (our own module)
         command,
         stdin=subprocess.PIPE,
@@ -107,8 +112,8 @@ def _ask_inspector(spec: str, source: bytes, view: str, product: Path | None) ->
         raise InputError(
             f"policy {spec} cannot start: its process ended with code {process.returncode}"
         )
-    if isinstance(answer, str):
-        raise InputError(answer)
+    if isinstance(answer, InputError):
+        raise answer
     return answer
 
 
@@ -129,12 +134,15 @@ def _ask(process: subprocess.Popen[bytes], question: bytes) -> bytes:
     return answer.partition(b"\n")[0]
 
 
-def _parse_answer(text: bytes) -> PolicyRequirements | str | None:
+def _parse_answer(text: bytes) -> PolicyRequirements | InputError | None:
     """Return what the policy declares, or why it is refused; None where neither is said."""
     try:
         match from_json(text):
-            case {"refused": str(sentence)}:
-                return safe_text(sentence)
+            case {"refused": str(sentence), "frames": list(frames)}:
+                refusal = InputError(safe_text(sentence))
+                for frame in frames[:FRAMES_SHOWN]:
+                    refusal.add_note(safe_text(str(frame), LONGEST_FRAME))
+                return refusal
             case {"needs": str(word), "ahead": bool(ahead), "cloud": bool(cloud)}:
                 return PolicyRequirements(Level.parse(word), ahead, cloud)
     except (ValueError, KeyError):  # the policy's code has answered in the inspector's place

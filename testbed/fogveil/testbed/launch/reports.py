@@ -66,6 +66,8 @@ class _AgentStatus(_Table):
 
     decisions: Number
     queued: int | None
+    counts: list[Number] | None = None
+    """Queued jobs by provider, as the agent last saw them: Fog nodes, perhaps the Cloud."""
     phase: Name = ""
     epsilon: Finite = 0.0
     loss: float = 0.0  # that of a training that diverges is no finite number

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -74,8 +75,8 @@ class RunFolder:
         results = [self.path / name for name in RESULTS]
         return [*filter(Path.exists, results), *self.path.glob("episode-[0-9]*")]
 
-    def log(self, name: str, line: str, colour: int) -> None:
-        """Add a line to the log, with the time and with who wrote it, in a terminal's colour."""
+    def log(self, name: str, line: str) -> None:
+        """Add a line to the log, with the time and with who wrote it."""
         assert self._log is not None
         if self._written[name] > LOG_SHARE:
             return
@@ -84,13 +85,15 @@ class RunFolder:
             line = f"{name} has written too much: its lines are left out from here on"
         line = safe_text(line, LONGEST_LINE)
         now = time.strftime("%H:%M:%S")
-        self._log.write(f"{now} \x1b[{colour}m{name:>10}\x1b[0m | {line}\n")
-        self._log.flush()
+        with reporting_write_errors(self.path / LOG):
+            self._log.write(f"{now} {name:>10} | {line}\n")
+            self._log.flush()
 
     def close(self) -> None:
         """Close the log, which unlocks the folder."""
         if self._log:
-            self._log.close()
+            with suppress(OSError):  # of a line that could not be written, which was reported
+                self._log.close()
 
 
 def is_running(folder: Path) -> bool:

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import cycle
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import TracebackType
@@ -38,8 +37,6 @@ LINES_KEPT = 1000
 """Lines of each participant that stay in memory."""
 PENDING_REPORTS = 10_000
 """Reports that may wait to be handled: many times those of an honest run."""
-COLOURS = cycle(range(31, 37))
-GREY = 90
 
 
 class Testbed:
@@ -134,7 +131,8 @@ class Testbed:
 
     def _start_broker(self, split: Split) -> None:
         folder = split.folder_of(BROKER)
-        folder.mkdir(exist_ok=True, mode=0o700)
+        with reporting_write_errors(folder):
+            folder.mkdir(exist_ok=True, mode=0o700)
         broker = self.launcher.start_broker(
             folder,
             self.run,
@@ -149,7 +147,7 @@ class Testbed:
 
     def _start_participant(self, name: str, role: str, config: Path) -> None:
         process = self.launcher.start(name, role, config, self.split.users.get(name))
-        self.participants[name] = Participant(name, role, process, next(COLOURS))
+        self.participants[name] = Participant(name, role, process)
         self.log(LAUNCHER, f"started {name} as process {process.pid}")
 
     def release(self, meanwhile: Callable[[], None] | None = None) -> None:
@@ -270,7 +268,7 @@ class Testbed:
         participant = self.participants[line.name]
         report = None
         if line.stream == "stderr":
-            participant.last_error = safe_text(line.text.partition(": ")[2] or line.text)
+            participant.write_error(line.text)
         else:
             report = parse_report(participant.name, participant.role, line.text)
         if report is None:
@@ -304,9 +302,8 @@ class Testbed:
 
     def log(self, name: str, line: str) -> None:
         """Add a line to the log of all participants, which only the launcher's user can read."""
-        colour = self.participants[name].colour if name in self.participants else GREY
         self.output.setdefault(name, deque(maxlen=LINES_KEPT)).append(safe_text(line, LONGEST_LINE))
-        self._folder.log(name, line, colour)
+        self._folder.log(name, line)
 
     # --- the end ---------------------------------------------------------------------------------
 

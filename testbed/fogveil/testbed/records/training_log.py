@@ -8,12 +8,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fogveil.agent.learning.training_state import EpisodeFigures
 from fogveil.core.errors import InputError
@@ -22,9 +23,12 @@ from fogveil.testbed.records.output import reporting_write_errors, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.scenario import Scenario
 
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
 AVERAGED_EPISODES = 10
 """Over so many the paper averages the return."""
-LOG, DESCRIPTION = "episodes.jsonl", "training.json"
+LOG, DESCRIPTION, TENSORBOARD = "episodes.jsonl", "training.json", "tensorboard"
 
 
 @dataclass
@@ -146,19 +150,27 @@ def _open_log(out: Path, earlier: LogLines) -> Iterator[Callable[[LoggedEpisode]
     path = out / LOG
     with reporting_write_errors(out):
         write_private(path, "".join(json.dumps(line) + "\n" for line in earlier))
-        board = SummaryWriter(str(out / "tensorboard"), purge_step=len(earlier))
+        # Written anew: what an earlier process added after its checkpoint would be there twice.
+        shutil.rmtree(out / TENSORBOARD, ignore_errors=True)
+        board = SummaryWriter(str(out / TENSORBOARD))
+        for line in earlier:
+            _add_scalars(board, line)
     with open_private(path, "a") as file:
 
         def append(episode: LoggedEpisode) -> None:
             with reporting_write_errors(out):
                 file.write(json.dumps(vars(episode)) + "\n")
                 file.flush()
-            for key in ("epsilon", "loss", "returned", "last_returns", "fog_loop"):
-                value = getattr(episode, key)
-                if value is not None:
-                    board.add_scalar(key, value, episode.episode)
+            _add_scalars(board, vars(episode))
 
         try:
             yield append
         finally:
             board.close()
+
+
+def _add_scalars(board: SummaryWriter, line: Mapping[str, Any]) -> None:
+    """Show a line of the log in TensorBoard."""
+    for key in ("epsilon", "loss", "returned", "last_returns", "fog_loop"):
+        if line[key] is not None:
+            board.add_scalar(key, line[key], line["episode"])

@@ -14,12 +14,16 @@ from rich.measure import Measurement
 from rich.table import Table
 
 import fogveil.agent.policies as policies
+from fogveil.core.safe_text import safe_text
 from fogveil.testbed.records.summary import DELAYS, LOOPS, PERCENTILES
 from fogveil.testbed.report.averages import PolicyAverage, average_table
 from fogveil.testbed.report.statistics import Estimate, format_number
 from fogveil.testbed.report.table_files import write_tables
 from fogveil.testbed.scenario.load import shipped_scenarios
 from fogveil.testbed.scenario.world import World
+
+LONGEST_LABEL = 60
+"""Characters of a node's label in a graph file."""
 
 
 def make_table(title: str, *columns: str) -> Table:
@@ -229,11 +233,24 @@ def scenario_tables(world: World) -> list[Table]:
         nodes.add_row(*row, f"{mean:.1f}")
     cloud = world.cloud_provider
     nodes.add_row(cloud.name, f"{cloud.ipt:,.0f}", f"{cloud.ram:,.0f}", "–", "–")
+    labels = world.topology.labels
+    named = [labels_table(labels)] if labels else []
     applications = make_table("applications", "name", "instructions", "bytes up", "bytes down")
     for app in scenario.applications:
         sizes = (app.instructions, app.bytes_up, app.bytes_down)
         applications.add_row(app.name, *(f"{size:,.0f}" for size in sizes))
-    return [facts, nodes, applications]
+    return [facts, nodes, *named, applications]
+
+
+def labels_table(labels: Mapping[str, str]) -> Table:
+    """Return the table of what the user's graph file calls the nodes."""
+    table = Table(title="names in the graph file", box=box.SIMPLE_HEAD, title_justify="left")
+    table.title_style = "bold"
+    for column in ("node", "in the file"):
+        table.add_column(column, overflow="fold")
+    for name, label in labels.items():
+        table.add_row(name, safe_text(label, LONGEST_LABEL))
+    return table
 
 
 def _sources(world: World) -> str:

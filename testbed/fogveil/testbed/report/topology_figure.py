@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import cos, radians
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 
@@ -16,9 +19,44 @@ ROLES = {
     "relay": ("#CCCCCC", "o", 14),
 }
 
+BESIDE = 0.02
+"""How far a node is drawn from another at the same place, as a share of the map's width."""
+
+
+def _layout(graph: nx.Graph) -> dict[Any, tuple[float, float]]:
+    # Both layouts are deterministic; the better one takes too long for large graphs.
+    small = len(graph) <= 200  # noqa: PLR2004
+    positions: dict[Any, tuple[float, float]] = (
+        nx.kamada_kawai_layout(graph) if small else nx.spring_layout(graph, seed=1)
+    )
+    return positions
+
+
+def _map(world: World) -> dict[Any, tuple[float, float]]:
+    """Longitudes and latitudes in proportion, with nodes at the same place beside each other."""
+    places = world.topology.positions
+    latitudes = [latitude for _, latitude in places.values()]
+    narrower = cos(radians(sum(latitudes) / len(latitudes)))
+    width = max(x for x, _ in places.values()) - min(x for x, _ in places.values())
+    step = BESIDE * max(width * narrower, max(latitudes) - min(latitudes), 1e-3)
+    taken: Counter[tuple[float, float]] = Counter()
+    positions = {}
+    for node, (longitude, latitude) in places.items():
+        number = taken[longitude, latitude]
+        taken[longitude, latitude] += 1
+        positions[node] = (
+            longitude * narrower + step * number,
+            latitude - step * number,
+        )
+    return positions
+
 
 def draw_topology(world: World, path: Path) -> None:
-    """Draw the network as PNG and SVG; nodes with fewer links between them are nearer."""
+    """Draw the network as PNG and SVG.
+
+    It is a map where the graph file has coordinates; else nodes with fewer links between them are
+    nearer.
+    """
     topology = world.topology
     graph = topology.graph
     named = {topology.cloud, *topology.fogs, *topology.clusters}
@@ -28,9 +66,7 @@ def draw_topology(world: World, path: Path) -> None:
         "IoT cluster": topology.clusters,
         "relay": [node for node in graph if node not in named],
     }
-    # Both layouts are deterministic; the better one takes too long for large graphs.
-    small = len(graph) <= 200  # noqa: PLR2004
-    positions = nx.kamada_kawai_layout(graph) if small else nx.spring_layout(graph, seed=1)
+    positions = _map(world) if topology.positions else _layout(graph)
     with figure(path, 9, 6.5) as drawing:
         axis = drawing.subplots()
         axis.set_axis_off()
@@ -52,7 +88,7 @@ def draw_topology(world: World, path: Path) -> None:
         for node, name in topology.names.items():
             x, y = positions[node]
             axis.annotate(name, (x, y), xytext=(6, 5), textcoords="offset points", fontsize=7)
-        axis.legend(loc="upper left", frameon=False)
+        axis.legend(loc="best" if topology.positions else "upper left", frameon=False)
         axis.set_title(
             f"{world.scenario.name}: {len(topology.fogs)} Fog nodes, "
             f"{len(topology.clusters)} IoT clusters, {len(graph)} nodes in all"

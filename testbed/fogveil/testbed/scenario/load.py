@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from fogveil.core.errors import InputError
+from fogveil.core.validation_text import abbreviate, describe_fault
 from fogveil.testbed.scenario.models import Scenario, ScenarioTable
 
 Table = dict[str, Any]
@@ -20,8 +22,6 @@ files_read: set[Path] = set()
 """Files of scenarios that this process has read: they hold secrets, and participants get none."""
 ALIASES = {"rate": "sources.scale", "fog.count": "roles.fog", "clusters.count": "roles.clusters"}
 """Short names of keys, for overrides and sweeps."""
-LONGEST_VALUE = 80
-"""Characters of a wrong value that an error repeats."""
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -149,24 +149,85 @@ def _resolve_files(table: Table, folder: Path) -> None:
 def _describe(error: ValidationError, table: Table) -> tuple[str, str]:
     """Return the key of the first fault, and what is wrong with it."""
     faults = error.errors(include_url=False)
-    first = faults[0]
-    key = ".".join(_key(first["loc"], table))
+    keys = [tuple(_key(fault, table)) for fault in faults]
+    forms = [
+        fault for fault in faults if _value_place(fault, table) == _value_place(faults[0], table)
+    ]
+    forms = _meant_forms(forms, table)
+    first = forms[0]
+    key = ".".join(_key(first, table))
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return key, message
     if first["type"] == "extra_forbidden":
         message = f"this key is unknown{_suggestion(key)}"
     elif first["type"] == "missing":
-        message = "this key is missing"
+        item = isinstance(first["loc"][-1], int)
+        message = "an item is missing in this list" if item else "this key is missing"
     else:
-        message = f"{message[0].lower()}{message[1:]}, got {_abbreviate(first['input'])}"
-    more = len({tuple(_key(fault["loc"], table)) for fault in faults}) - 1
+        said = dict.fromkeys(
+            describe_fault(form).partition(", got ")[0]
+            for form in forms
+            if _key(form, table) == _key(first, table)
+        )
+        expected = " or ".join(sentence.removeprefix("expected ") for sentence in said)
+        message = describe_fault(first)
+        if len(said) > 1:
+            message = f"expected {expected}, got {abbreviate(first['input'])}"
+    more = len({key[: len(keys[0])] for key in keys} - {keys[0]})
     return key, message + (f" (and {more} more)" if more else "")
 
 
-def describe_fault(error: ValidationError, table: Table) -> str:
+def describe_first_fault(error: ValidationError, table: Table) -> str:
     """Return the first fault of a table in words: its key, and what is wrong with it."""
     return ": ".join(filter(None, _describe(error, table)))
+
+
+NOT_TABLES = ("float_type", "int_type", "list_type", "string_type", "bool_type", "tuple_type")
+NOT_LISTS = ("float_type", "int_type", "string_type", "bool_type", "model_type")
+NOT_NUMBERS = ("list_type", "tuple_type", "model_type", "model_attributes_type")
+
+
+def _meant_forms(forms: list[ErrorDetails], table: Table) -> list[ErrorDetails]:
+    """Return the faults of the form that was meant, for a value that may have several forms.
+
+    pydantic tries a number, a list and every kind of table, and reports what is wrong with each.
+    """
+
+    def is_meant(fault: ErrorDetails) -> bool:
+        value = fault["input"]
+        if isinstance(value, dict):
+            return fault["type"] not in NOT_TABLES
+        if isinstance(value, list):
+            return fault["type"] not in NOT_LISTS
+        return not isinstance(value, int | float) or fault["type"] not in NOT_NUMBERS
+
+    meant = [fault for fault in forms if is_meant(fault)] or forms
+    branches: dict[Any, list[ErrorDetails]] = {}
+    for fault in meant:
+        place = len(_value_place(fault, table))
+        branches.setdefault(fault["loc"][place : place + 1], []).append(fault)
+    if not any(fault["type"] in ("missing", "extra_forbidden") for fault in meant):
+        return meant
+
+    def strangeness(branch: list[ErrorDetails]) -> tuple[int, int]:
+        types = [fault["type"] for fault in branch]
+        return types.count("extra_forbidden"), types.count("missing")
+
+    closest = min(branches.values(), key=strangeness)
+    return sorted(closest, key=lambda fault: fault["type"] != "extra_forbidden")
+
+
+def _value_place(fault: ErrorDetails, table: Any) -> tuple[int | str, ...]:
+    """Return the location up to where pydantic begins to name the types that it tried."""
+    place: list[int | str] = []
+    for part in fault["loc"]:
+        known: Any = table if isinstance(table, dict) else _numbered(table)
+        if part not in known:
+            break
+        table = known[part]
+        place.append(part)
+    return tuple(place)
 
 
 def _suggestion(key: str) -> str:
@@ -176,14 +237,15 @@ def _suggestion(key: str) -> str:
     return f"; did you mean {similar[0]}?" if similar else ""
 
 
-def _key(location: tuple[int | str, ...], table: Any) -> list[str]:
+def _key(fault: ErrorDetails, table: Any) -> list[str]:
     """The parts of a location that are keys of the file; pydantic adds the types it tried."""
     parts = []
+    location = fault["loc"]
     for place, part in enumerate(location):
         known: Any = table if isinstance(table, dict) else _numbered(table)
         if part in known:
             table = known[part]
-        elif not (isinstance(table, dict) and place == len(location) - 1):
+        elif fault["type"] != "missing" or place < len(location) - 1 or isinstance(part, int):
             continue
         parts.append(str(part))
     return parts
@@ -191,8 +253,3 @@ def _key(location: tuple[int | str, ...], table: Any) -> list[str]:
 
 def _numbered(value: Any) -> dict[int, Any]:
     return dict(enumerate(value)) if isinstance(value, list) else {}
-
-
-def _abbreviate(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

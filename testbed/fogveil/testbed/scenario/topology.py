@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from math import asin, cos, isfinite, radians, sin, sqrt
 from typing import Any
 
@@ -10,7 +12,7 @@ import networkx as nx
 import numpy as np
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.scenario.graph_files import read_graph
+from fogveil.testbed.scenario.graph_files import node_labels, read_graph
 from fogveil.testbed.scenario.models import (
     Attribute,
     Coordinates,
@@ -23,8 +25,13 @@ from fogveil.testbed.scenario.models import (
 )
 
 EARTH_RADIUS_KM = 6371.0
+LARGEST_LONGITUDE, LARGEST_LATITUDE = 180.0, 90.0
+NAMED = 5
+"""Nodes that a note names."""
 RESERVED = ("agent", "sources", "clock", "broker")
 """Names of participants other than nodes."""
+
+Position = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -38,21 +45,35 @@ class Topology:
     clusters: list[Any]
     names: dict[Any, str]
     """Names of cloud, Fog nodes and clusters; the other nodes only relay."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """What the user's file calls them, by name; a cluster that was added is none of its nodes."""
+    positions: dict[Any, Position] = field(default_factory=dict)
+    """Longitude and latitude of every node, where the file has coordinates."""
+    notes: tuple[str, ...] = ()
+    """What of the user's file was changed or left out: one line each."""
 
 
 def build_topology(scenario: Scenario) -> Topology:
     """Build the network; the same scenario always gives the same one."""
+    notes: list[str] = []
     if isinstance(scenario.topology, ExplicitTopology):
         topology = _explicit_topology(scenario.topology)
     else:
-        topology = _topology_by_centrality(scenario)
+        topology = _topology_by_centrality(scenario, notes)
     if not nx.is_connected(topology.graph):
         parts = nx.number_connected_components(topology.graph)
         raise InputError(
             f"topology: the graph is not connected, it has {parts} parts; add links between them"
         )
-    _set_link_properties(topology.graph, scenario.links)
-    return topology
+    rule = scenario.links.propagation
+    positions: dict[Any, Position] = {}
+    if isinstance(rule, Coordinates):
+        positions = _positions(topology, rule, notes)
+    elif isinstance(scenario.topology, FileTopology):  # for the picture alone
+        with suppress(InputError):
+            positions = _positions(topology, Coordinates(km_per_unit=1.0), [])
+    _set_link_properties(topology.graph, scenario.links, positions)
+    return replace(topology, positions=positions, notes=tuple(notes))
 
 
 def _explicit_topology(table: ExplicitTopology) -> Topology:
@@ -91,7 +112,7 @@ def _explicit_topology(table: ExplicitTopology) -> Topology:
     )
 
 
-def _topology_by_centrality(scenario: Scenario) -> Topology:
+def _topology_by_centrality(scenario: Scenario, notes: list[str]) -> Topology:
     """Assign the roles: the most central node is the Cloud, the next ones are Fog.
 
     A cluster has one link. The Fog nodes with a cluster are drawn at random; the cluster is a leaf
@@ -100,7 +121,7 @@ def _topology_by_centrality(scenario: Scenario) -> Topology:
     table, roles = scenario.topology, scenario.roles
     assert roles is not None
     if isinstance(table, FileTopology):
-        graph = read_graph(table.file)
+        graph = read_graph(table.file, notes)
     else:
         assert table.kind == "internet_as"
         graph = nx.Graph(nx.random_internet_as_graph(table.nodes, seed=table.seed))
@@ -115,11 +136,13 @@ def _topology_by_centrality(scenario: Scenario) -> Topology:
     centrality = nx.betweenness_centrality(graph, k=sample, seed=0)
     ranked = sorted(graph, key=lambda node: (-centrality[node], order[node]))
     cloud, fogs = ranked[0], ranked[1 : roles.fog + 1]
+    known = node_labels(graph) if isinstance(table, FileTopology) else {}
     clusters = _attach_clusters(graph, cloud, fogs, roles, order)
     names = {cloud: "cloud"}
     names |= {node: f"fog-{number}" for number, node in enumerate(fogs, 1)}
     names |= {node: f"cluster-{number}" for number, node in enumerate(clusters, 1)}
-    return Topology(graph, cloud, fogs, clusters, names)
+    labels = {name: known[node] for node, name in names.items() if node in known}
+    return Topology(graph, cloud, fogs, clusters, names, labels)
 
 
 def _attach_clusters(
@@ -143,11 +166,10 @@ def _attach_clusters(
     return clusters
 
 
-def _set_link_properties(graph: nx.Graph, links: Links) -> None:
+def _set_link_properties(graph: nx.Graph, links: Links, positions: Mapping[Any, Position]) -> None:
     random = np.random.Generator(np.random.Philox(links.seed))
     for key in ("bandwidth", "propagation"):
         rule = getattr(links, key)
-        positions = _positions(graph, rule) if isinstance(rule, Coordinates) else {}
         for one, other, link in graph.edges(data=True):
             drawn = random.uniform(*rule.uniform) if isinstance(rule, Uniform) else None
             if key in link:
@@ -177,11 +199,9 @@ def _attribute_value(link: dict[str, Any], rule: Attribute, where: str) -> float
     return value
 
 
-Position = tuple[float, float]
-
-
-def _positions(graph: nx.Graph, rule: Coordinates) -> dict[Any, Position]:
+def _positions(topology: Topology, rule: Coordinates, notes: list[str]) -> dict[Any, Position]:
     """Longitude and latitude of every node; one without any gets the mean of its neighbours'."""
+    graph = topology.graph
     positions: dict[Any, Position] = {}
     for node, data in graph.nodes(data=True):
         try:
@@ -189,6 +209,12 @@ def _positions(graph: nx.Graph, rule: Coordinates) -> dict[Any, Position]:
         except (KeyError, TypeError, ValueError):
             continue
         if isfinite(position[0]) and isfinite(position[1]):
+            if abs(position[0]) > LARGEST_LONGITUDE or abs(position[1]) > LARGEST_LATITUDE:
+                raise InputError(
+                    f"topology: node {node_labels(graph)[node]} has longitude {position[0]:g} and "
+                    f"latitude {position[1]:g}: expected degrees from -180 to 180 and -90 to 90; "
+                    "correct the file, or name other attributes in links.propagation"
+                )
             positions[node] = position
     if not positions:
         raise InputError(
@@ -196,6 +222,16 @@ def _positions(graph: nx.Graph, rule: Coordinates) -> dict[Any, Position]:
             "its attributes in links.propagation.longitude and latitude"
         )
     missing = [node for node in graph if node not in positions]
+    added = {node for node in topology.clusters if topology.names[node] not in topology.labels}
+    lost = [node for node in missing if node not in added]
+    if lost:
+        labels = node_labels(graph)
+        shown = ", ".join(labels[node] for node in lost[:NAMED])
+        more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+        notes.append(
+            f"topology: without coordinates in the file, so placed amid their neighbours: "
+            f"{shown}{more}"
+        )
     while missing:
         inferred = {}
         for node in missing:

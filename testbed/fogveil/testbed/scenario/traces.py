@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 
-def read_trace(sources: TraceSources, clusters: tuple[str, ...], work: dict[str, float]) -> Trace:
-    """Read a trace for some clusters and applications (name → instructions)."""
+def read_trace(
+    sources: TraceSources,
+    clusters: tuple[str, ...],
+    work: dict[str, float],
+    horizon: float,
+    notes: list[str],
+) -> Trace:
+    """Read a trace for some clusters and applications (name → instructions).
+
+    What the horizon cuts off is noted, and left out later.
+    """
     path = Path(sources.file)
     table = _read_table(path)
     columns = sources.columns
@@ -29,6 +38,23 @@ def read_trace(sources: TraceSources, clusters: tuple[str, ...], work: dict[str,
     if back.size:
         raise InputError(
             f"{path}: column {columns.time!r} goes back in time at row {back[0] + 2}; sort the rows"
+        )
+    first = times[0]
+    if first > horizon:
+        raise InputError(
+            f"{path}: column {columns.time!r} begins at {first:g} in simulated time, after the "
+            f"horizon of {horizon:g}: subtract the first time from all, or raise the horizon"
+        )
+    if first > 0:
+        notes.append(
+            f"{path}: column {columns.time!r} begins at {first:g} in simulated time, and so does "
+            "the run: numbers are taken as they are, only time stamps count from the first row"
+        )
+    cut = int((times > horizon).sum())
+    if cut:
+        notes.append(
+            f"{path}: {cut:,} of {len(times):,} rows are after the horizon of {horizon:g} and left "
+            f"out; the last is at {times[-1]:g}"
         )
     instructions = None
     if columns.demand is not None:

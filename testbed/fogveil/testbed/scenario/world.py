@@ -36,6 +36,8 @@ class World:
     fogs: tuple[ProviderConfig, ...] = field(repr=False)
     cloud_provider: ProviderConfig = field(repr=False)
     sources: SourcesConfig = field(repr=False)
+    notes: tuple[str, ...] = ()
+    """What of the user's files was changed or left out: one line each."""
 
     @property
     def demands(self) -> tuple[float, ...] | None:
@@ -93,9 +95,9 @@ def build_world(scenario: Scenario) -> World:
     categories = tuple(application.name for application in scenario.applications)
     work = {application.name: application.instructions for application in scenario.applications}
     disclosed = Level.parse(scenario.disclosure)
-    trace = None
+    trace, notes = None, list(topology.notes)
     if scenario.sources.kind == "trace":
-        trace = read_trace(scenario.sources, clusters, work)
+        trace = read_trace(scenario.sources, clusters, work, scenario.horizon, notes)
 
     service = scenario.service
     shape = service.shape if service.distribution in ("exponential", "erlang") else 0
@@ -168,6 +170,7 @@ def build_world(scenario: Scenario) -> World:
             horizon=scenario.horizon,
             seed=seeds.workload,
         ),
+        notes=tuple(notes),
     )
 
 

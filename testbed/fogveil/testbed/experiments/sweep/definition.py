@@ -8,20 +8,21 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.scenario.load import describe_fault, find_scenario
+from fogveil.testbed.scenario.load import describe_first_fault, find_scenario
+from fogveil.testbed.scenario.models import ScenarioTable
 
 Seeds = Annotated[int, Field(ge=1)] | Annotated[list[int], Field(min_length=1)]
 Point = dict[str, Any]
 """Values by dotted key of the scenario."""
 
 
-class SweepTable(BaseModel):
-    """A table of the file: unknown keys are refused."""
+class SweepTable(ScenarioTable):
+    """A table of the file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=False)
 
 
 class TrainedAgent(SweepTable):
@@ -111,7 +112,7 @@ def _check(content: dict[str, Any], where: str) -> Sweep:
     try:
         return Sweep.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"{where} {describe_fault(error, content)}") from error
+        raise InputError(f"{where} {describe_first_fault(error, content)}") from error
 
 
 def _beside(name: str, folder: Path) -> str:

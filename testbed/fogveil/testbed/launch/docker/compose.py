@@ -19,6 +19,7 @@ import tomli_w
 import yaml
 
 import fogveil.agent.policies as policies
+from fogveil.agent.policy_files import read_policy_files
 from fogveil.broker.mosquitto import CONFIGURATION
 from fogveil.protocol.identity import AGENT, BROKER, CLOCK, PROVIDER, SOURCES
 from fogveil.testbed.launch.docker.engine_client import (
@@ -123,14 +124,17 @@ def _write_scenario(composition: Composition, folder: Path) -> None:
 
 
 def _copy_policy(spec: str, folder: Path) -> str:
-    """Copy the file of a policy that is not ours; return what it is called in a container."""
+    """Copy the files of a policy that is not ours; return what it is called in a container."""
     path = policies.file_of(spec)
     if path is None:
         return spec
     (folder / "policy").mkdir(exist_ok=True)
-    shutil.copyfile(path, folder / "policy" / path.name)
     copied = f"/{SCENARIO}/policy/{path.name}"
-    return f"{copied}:{policies.parse_file_spec(spec)[1]}" if policies.is_foreign(spec) else copied
+    if policies.is_foreign(spec):
+        read_policy_files(path).write_to(folder / "policy")
+        return f"{copied}:{policies.parse_file_spec(spec)[1]}"
+    shutil.copyfile(path, folder / "policy" / path.name)
+    return copied
 
 
 def _build_context(folder: Path) -> str:

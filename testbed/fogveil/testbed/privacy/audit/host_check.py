@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Iterator
 
+from fogveil.core.disclosure import Level
 from fogveil.protocol.identity import AGENT, CLOCK, CLOUD, PROVIDER, SOURCES
 from fogveil.testbed.privacy.audit.evidence import Evidence
 from fogveil.testbed.privacy.audit.findings import Finding, judge
@@ -195,8 +196,10 @@ def _report_fault(evidence: Evidence, name: str, report: dict[str, object]) -> s
     match report:
         case {"listening": int() | str() | None, **rest} if not rest:
             known = name in evidence.providers or name == CLOCK
-        case {"agent": {"decisions": int(), "queued": int() | None, **rest}, **others}:
+        case {"agent": {"decisions": int(), "queued": int() | None as queued, **rest}, **others}:
+            counts = rest.pop("counts", None)
             known = name == AGENT and not rest and not others
+            known = known and (counts is None or _are_counts(evidence, counts, queued))
         case {"clock": dict() as status, **rest}:
             known = name == CLOCK and not rest and set(status) == STATUS_KEYS
         case {"joined": str() as who, **rest}:
@@ -206,6 +209,18 @@ def _report_fault(evidence: Evidence, name: str, report: dict[str, object]) -> s
         case _:
             known = False
     return "" if known else str(report)[:120]
+
+
+def _are_counts(evidence: Evidence, counts: object, queued: int | None) -> bool:
+    """Return whether these may be the counts that the agent was told last, and nothing else."""
+    providers = evidence.providers
+    return (
+        isinstance(counts, list)
+        and evidence.world.agent.disclosed >= Level.COUNT
+        and len(providers) - 1 <= len(counts) <= len(providers)  # the Cloud's may be among them
+        and all(type(count) is int for count in counts)
+        and sum(counts) == queued
+    )
 
 
 def _samples(evidence: Evidence) -> int:

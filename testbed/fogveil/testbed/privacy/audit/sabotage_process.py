@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fogveil.agent.policies import describe_error
+from fogveil.agent.policy_errors import describe_error
 from fogveil.protocol.privileges import become_user
 from fogveil.testbed.privacy.audit.sabotage import SabotageError
 
