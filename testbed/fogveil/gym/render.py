@@ -65,6 +65,8 @@ def draw_rgb(frame: Frame) -> npt.NDArray[np.uint8]:
     axes.set_xlim(0, max(FEWEST, *counts) * 1.1)
     axes.invert_yaxis()
     axes.tick_params(labelsize=7)
+    for label, colour in zip(axes.get_yticklabels(), colours, strict=True):
+        label.set_color("black" if colour == "tab:blue" else colour)
     axes.set_xlabel(f"queued jobs ({frame.last})", fontsize=7)
     axes.set_title(f"{frame.title}, {frame.caption}", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
