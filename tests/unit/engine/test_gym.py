@@ -307,8 +307,10 @@ def test_a_scenario_may_be_given_as_an_object():
 
 @pytest.mark.filterwarnings("ignore")  # third-party libraries warn about each other
 def test_stable_baselines3_trains_on_it():
+    import torch
     from stable_baselines3 import DQN
 
+    torch.set_num_threads(1)  # small matrices
     model = DQN("MlpPolicy", make(), learning_starts=50, buffer_size=1000, seed=1, device="cpu")
     before = [p.detach().clone() for p in model.q_net.parameters()]
     model.learn(300)
