@@ -107,7 +107,7 @@ def compare(policy: Path, folder: Path, seeds: int) -> dict[str, float]:
 def main() -> None:
     """Train, export, compare, draw."""
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--placements", type=int, default=150_000)
+    parser.add_argument("--placements", type=int, default=60_000)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("runs/ppo"))
     options = parser.parse_args()
