@@ -1,4 +1,4 @@
-"""docs/gymnasium.md: its examples run one after the other, and its commands with what they leave."""
+"""docs/gymnasium.md: its examples run one after the other, then its commands; its table holds."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def test_the_table_of_sizes_is_right(level):
     header, *rows = (
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in read(PAGE).splitlines()
-        if line.startswith("| part")
-        or (line.startswith("| `") and line.count("|") == 8)
-        or line.startswith("| size")
+        if line.startswith(("| part", "| `", "| size")) and line.count("|") == 8
     )
     counts = {"C": len(view.clusters), "W": len(view.categories), "N": len(view.nodes), "1": 1}
     column = header.index(level)

@@ -46,8 +46,8 @@ class _Trained(NamedTuple):
         content = hashlib.sha256(repr((self.header, self.activation)).encode())
         for part in (part for layer in self.layers for part in layer):
             content.update(np.ascontiguousarray(part).tobytes())
-        for part in self.normalisation or ():
-            content.update(np.asarray(part).tobytes())
+        for number in self.normalisation or ():
+            content.update(np.asarray(number).tobytes())
         return content.hexdigest()[:8]
 
 
@@ -90,7 +90,7 @@ def policy_from_callable(
         def act(self, vector: Vector, mask: Mask) -> int:  # noqa: ARG002 (functions take vectors)
             return int(function(vector))
 
-    FunctionPolicy.__name__ = name or getattr(function, "__name__", type(function).__name__)
+    FunctionPolicy.__name__ = str(name or getattr(function, "__name__", type(function).__name__))
     FunctionPolicy.__doc__ = function.__doc__
     FunctionPolicy.__module__ = function.__module__  # whose errors are the user's
     return FunctionPolicy
@@ -167,7 +167,7 @@ def _unwrap(env: Any) -> tuple[Any, Any]:
 
 def _read_network(model: Any) -> tuple[Layers, str]:
     """Return the layers from observation to actions, and the activation between them."""
-    policy = getattr(model, "policy", None)
+    policy: Any = getattr(model, "policy", None)
     kind = type(policy).__name__
     if kind in ACTOR_CRITICS:
         extractor = policy.pi_features_extractor

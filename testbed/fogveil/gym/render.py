@@ -70,5 +70,6 @@ def draw_rgb(frame: Frame) -> npt.NDArray[np.uint8]:
     axes.set_xlabel(f"queued jobs ({frame.last})", fontsize=7)
     axes.set_title(f"{frame.title}, {frame.caption}", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+    canvas.draw()  # type: ignore[no-untyped-call]  # matplotlib's
+    pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]  # likewise
+    return pixels[:, :, :3].copy()

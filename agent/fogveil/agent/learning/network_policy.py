@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fogveil.agent.learning.actor import Floats, Layers, rectify, run_layers
 from fogveil.agent.learning.checkpoint import Checkpoint, layers_of, write_checkpoint
@@ -25,14 +26,15 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {"relu": rectify, "tanh": n
 class Normalisation(NamedTuple):
     """How observations are scaled before the first layer: (vector - mean) / deviation, clipped."""
 
-    mean: np.ndarray[Any, np.dtype[np.float64]]
-    deviation: np.ndarray[Any, np.dtype[np.float64]]
+    mean: npt.NDArray[np.float64]
+    deviation: npt.NDArray[np.float64]
     clip: float
 
     def of(self, vector: Vector) -> Vector:
         """Return the scaled vector."""
         scaled = (vector - self.mean) / self.deviation
-        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        clipped: Vector = np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        return clipped
 
 
 class NetworkPolicy(VectorPolicy):
@@ -96,7 +98,9 @@ def write_network(
     """Write a network as a policy; the header holds `level`, `public`, and what else is known."""
     sizes = [layers[0][0].shape[0], *(bias.size for _, bias in layers)]
     flat = [part.ravel() for layer in layers for part in layer]
-    arrays = {"learner_online": np.concatenate(flat).astype(np.float32)}
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "learner_online": np.concatenate(flat).astype(np.float32)
+    }
     if normalisation:
         arrays |= {"mean": normalisation.mean, "deviation": normalisation.deviation}
         header = {**header, "clip": normalisation.clip}
@@ -127,11 +131,15 @@ def load_network(path: Path, checkpoint: Checkpoint, view: AgentView) -> Network
 
 
 def _normalisation(path: Path, checkpoint: Checkpoint) -> Normalisation | None:
-    mean, deviation = (checkpoint.arrays.get(name) for name in ("mean", "deviation"))
-    if mean is None and deviation is None:
+    arrays, clip, size = (
+        checkpoint.arrays,
+        checkpoint.header.get("clip"),
+        checkpoint.header["sizes"][0],
+    )
+    if "mean" not in arrays and "deviation" not in arrays:
         return None
-    clip, size = checkpoint.header.get("clip"), checkpoint.header["sizes"][0]
-    wrong = any(part is None or part.shape != (size,) for part in (mean, deviation))
-    if wrong or not isinstance(clip, float) or not (np.isfinite(mean) & (deviation > 0)).all():
+    mean, deviation = (arrays.get(name, np.zeros(0)) for name in ("mean", "deviation"))
+    whole = mean.shape == deviation.shape == (size,) and isinstance(clip, float)
+    if not whole or not (np.isfinite(mean) & (deviation > 0)).all():
         raise InputError(f"{path}: expected means and deviations of {size} inputs, and a clip")
-    return Normalisation(mean, deviation, clip)
+    return Normalisation(mean, deviation, float(clip))
