@@ -131,15 +131,12 @@ def load_network(path: Path, checkpoint: Checkpoint, view: AgentView) -> Network
 
 
 def _normalisation(path: Path, checkpoint: Checkpoint) -> Normalisation | None:
-    arrays, clip, size = (
-        checkpoint.arrays,
-        checkpoint.header.get("clip"),
-        checkpoint.header["sizes"][0],
-    )
+    arrays, size = checkpoint.arrays, checkpoint.header["sizes"][0]
+    clip: Any = checkpoint.header.get("clip")
     if "mean" not in arrays and "deviation" not in arrays:
         return None
     mean, deviation = (arrays.get(name, np.zeros(0)) for name in ("mean", "deviation"))
     whole = mean.shape == deviation.shape == (size,) and isinstance(clip, float)
     if not whole or not (np.isfinite(mean) & (deviation > 0)).all():
         raise InputError(f"{path}: expected means and deviations of {size} inputs, and a clip")
-    return Normalisation(mean, deviation, float(clip))
+    return Normalisation(mean, deviation, clip)
