@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -26,22 +27,22 @@ from stable_baselines3.common.vec_env import VecNormalize
 from fogveil.gym import save_sb3
 
 ENVIRONMENTS = 8
+STRETCH = 1000
+"""Workloads whose delays are averaged to a point of the curve."""
 RIVALS = ("jsq", "parl", "setr")
 RATE = 100
 """The mean time between two workloads of a cluster: heavy load."""
 
 
 class Curve(BaseCallback):
-    """Keeps (placements so far, mean delay) of each episode, exploration included."""
+    """Keeps the delay of every workload that is placed in training, exploration included."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.points: list[tuple[int, float]] = []
+        self.delays: list[float] = []
 
     def _on_step(self) -> bool:
-        for info in self.locals["infos"]:
-            if "summary" in info:
-                self.points.append((self.num_timesteps, info["summary"]["fog_loop"]))
+        self.delays += [info["experimenter"]["delay"] for info in self.locals["infos"]]
         return True
 
 
@@ -75,16 +76,19 @@ def draw(curve: Curve, rivals: dict[str, float], path: Path) -> None:
     """Draw the learning curve, and the rivals' delays as levels."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes: Axes = figure.add_subplot()
-    at, delay = np.array(curve.points).T
-    axes.plot(at, delay, ".", color="tab:blue", alpha=0.35, label="an episode of training")
-    width = min(ENVIRONMENTS, len(delay))
-    smooth = np.exp(np.convolve(np.log(delay), np.ones(width) / width, "valid"))
-    axes.plot(at[width - 1 :], smooth, color="tab:blue", label=f"mean of {width} (geometric)")
+    stretches = np.array(curve.delays[: len(curve.delays) // STRETCH * STRETCH]).reshape(
+        -1, STRETCH
+    )
+    at = STRETCH * (np.arange(len(stretches)) + 1)
+    axes.plot(at, stretches.mean(axis=1), ".-", label=f"PPO, mean of {STRETCH} workloads")
     for name, level in rivals.items():
         axes.axhline(level, color="grey", linewidth=0.8)
         axes.annotate(name, (1.005, level), xycoords=("axes fraction", "data"), va="center")
     axes.set_yscale("log")
-    axes.set_xlabel("workloads placed")
+    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatted(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("workloads placed in training")
     axes.set_ylabel("mean delay of the Fog loop")
     axes.set_title(f"PPO at level count, scenario paper, β = {RATE}")
     axes.legend(frameon=False)
