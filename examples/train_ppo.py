@@ -79,7 +79,7 @@ def draw(curve: Curve, rivals: dict[str, float], path: Path) -> None:
     stretches = np.array(curve.delays[: len(curve.delays) // STRETCH * STRETCH]).reshape(
         -1, STRETCH
     )
-    at = STRETCH * (np.arange(len(stretches)) + 1)
+    at = STRETCH * (np.arange(complete) + 1)
     axes.plot(at, stretches.mean(axis=1), ".-", label=f"PPO, mean of {STRETCH} workloads")
     for name, level in rivals.items():
         axes.axhline(level, color="grey", linewidth=0.8)
