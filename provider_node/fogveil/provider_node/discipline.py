@@ -47,6 +47,11 @@ class ShortestJobFirst:
     def __len__(self) -> int:
         return len(self._line)
 
+    def __copy__(self) -> ShortestJobFirst:
+        twin = ShortestJobFirst()
+        twin._line = self._line[:]
+        return twin
+
 
 FIFO = "fifo"
 DISCIPLINES: dict[str, type[FirstComeFirstServed | ShortestJobFirst]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from heapq import heappop, heappush
 from math import inf
 
@@ -39,7 +40,7 @@ class Node:
         self._service_time = service_time
         self._servers = servers
         self._underway: list[Waiting] = []
-        self._line = discipline()
+        self._line: Discipline = discipline()
         self._in_service: list[tuple[float, int, int, float, float]] = []
         self._waiting_work = 0.0
         self.next_event = inf
@@ -73,6 +74,14 @@ class Node:
                 # Sums of floats drift; an empty line puts the running total right again.
                 self._waiting_work = self._waiting_work - service if line else 0.0
                 heappush(in_service, (now + service, job, category, arrived, now))
+
+    def __copy__(self) -> Node:
+        """Return a node with the same jobs, which goes through time by itself."""
+        twin = Node(self._service_time, self._servers)
+        twin._underway, twin._in_service = self._underway[:], self._in_service[:]
+        twin._line, twin._waiting_work = copy(self._line), self._waiting_work
+        twin.next_event = self.next_event
+        return twin
 
     @property
     def waiting(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -14,13 +14,21 @@ from fogveil.agent.policy import AgentView, Observation, Policy
 
 Floats = npt.NDArray[np.float32]
 Layers = Sequence[tuple[Floats, Floats]]
-"""Weights and biases of each linear layer; ReLU between them."""
+"""Weights and biases of each linear layer; an activation between them, ReLU in our agents."""
 
 
-def run_layers(layers: Layers, value: Floats) -> Floats:
+def rectify(value: Floats) -> Floats:
+    """Return ReLU of each value."""
+    rectified: Floats = np.maximum(value, 0)
+    return rectified
+
+
+def run_layers(
+    layers: Layers, value: Floats, activation: Callable[[Floats], Floats] = rectify
+) -> Floats:
     """Return the network's output for one state or a batch of them."""
     for number, (weights, bias) in enumerate(layers):
-        value = (np.maximum(value, 0) if number else value) @ weights + bias
+        value = (activation(value) if number else value) @ weights + bias
     return value
 
 

@@ -11,11 +11,13 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fogveil.agent.learning.actor import Layers
 from fogveil.core.errors import InputError
 from fogveil.core.files import open_private
 
@@ -80,6 +82,21 @@ def _header(path: Path, archive: Any) -> dict[str, Any]:
     for key in ("agent", "public", "sizes"):
         header[key]  # raises KeyError: no checkpoint of fogveil
     return header
+
+
+def layers_of(path: Path, checkpoint: Checkpoint) -> Layers:
+    """Return the layers of a checkpoint's online network."""
+    flat, sizes = checkpoint.arrays.get("learner_online"), checkpoint.header["sizes"]
+    size = sum(inputs * outputs + outputs for inputs, outputs in pairwise(sizes))
+    if flat is None or flat.shape != (size,) or not np.isfinite(flat).all():
+        raise InputError(f"{path}: expected a network of {size} finite parameters")
+    layers, at = [], 0
+    for inputs, outputs in pairwise(sizes):
+        weights = flat[at : at + inputs * outputs].reshape(inputs, outputs)
+        at += inputs * outputs
+        layers.append((weights, flat[at : at + outputs]))
+        at += outputs
+    return layers
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fogveil.agent.learning.actor import Actor, Layers
+from fogveil.agent.learning.actor import Actor
 from fogveil.agent.learning.agent_base import LearningAgent
-from fogveil.agent.learning.checkpoint import Checkpoint, differences, read_checkpoint, read_header
+from fogveil.agent.learning.checkpoint import (
+    differences,
+    layers_of,
+    read_checkpoint,
+    read_header,
+)
 from fogveil.agent.learning.hyperparameters import Hyperparameters, change_hyperparameters
-from fogveil.agent.policy import AgentView
+from fogveil.agent.learning.network_policy import AGENT as NETWORK
+from fogveil.agent.learning.network_policy import kind_of, load_network
+from fogveil.agent.policy import AgentView, Policy
 from fogveil.core.errors import InputError
 
 
@@ -74,15 +78,23 @@ def public_facts(view: AgentView) -> dict[str, Any]:
     return {**facts, "disclosed": view.disclosed.word}
 
 
-def trained_class(path: Path) -> type[Actor]:
-    """Return the class that acts by a trained agent's file."""
-    return find_agent(read_header(path)["agent"]).actor_kind
+def trained_class(path: Path) -> type[Policy]:
+    """Return the class that acts by the file of a trained agent or of another library's network."""
+    header = read_header(path)
+    return kind_of(path, header) if header["agent"] == NETWORK else _actor_kind(header)
 
 
-def load_trained(path: Path, view: AgentView) -> Actor:
+def _actor_kind(header: Mapping[str, Any]) -> type[Actor]:
+    return find_agent(header["agent"]).actor_kind
+
+
+def load_trained(path: Path, view: AgentView) -> Policy:
     """Return a trained agent that acts on a scenario of the shape it was trained on."""
     checkpoint = read_checkpoint(path)
-    kind = find_agent(checkpoint.header["agent"]).actor_kind
+    if checkpoint.header["agent"] == NETWORK:
+        check_shape(path, checkpoint.header["public"], view)
+        return load_network(path, checkpoint, view)
+    kind = _actor_kind(checkpoint.header)
     if not kind.any_shape:
         check_shape(path, checkpoint.header["public"], view)
     kept = checkpoint.header.get("hyperparameters", {})
@@ -99,18 +111,3 @@ def check_shape(path: Path, trained_on: Mapping[str, Any], view: AgentView) -> N
     different = differences(trained_on, asdict(view))
     if different:
         raise InputError(f"{path}: was trained on another shape of scenario: {different}")
-
-
-def layers_of(path: Path, checkpoint: Checkpoint) -> Layers:
-    """Return the layers of a checkpoint's online network."""
-    flat, sizes = checkpoint.arrays.get("learner_online"), checkpoint.header["sizes"]
-    size = sum(inputs * outputs + outputs for inputs, outputs in pairwise(sizes))
-    if flat is None or flat.shape != (size,) or not np.isfinite(flat).all():
-        raise InputError(f"{path}: expected a network of {size} finite parameters")
-    layers, at = [], 0
-    for inputs, outputs in pairwise(sizes):
-        weights = flat[at : at + inputs * outputs].reshape(inputs, outputs)
-        at += inputs * outputs
-        layers.append((weights, flat[at : at + outputs]))
-        at += outputs
-    return layers

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fogveil.agent.learning.checkpoint import Checkpoint, differences, read_checkpoint
+from fogveil.agent.learning.checkpoint import Checkpoint, differences, layers_of, read_checkpoint
 from fogveil.agent.learning.parl import ParlActor
-from fogveil.agent.learning.registry import layers_of, public_facts
+from fogveil.agent.learning.registry import public_facts
 from fogveil.agent.policies.veil import TRAINED
 from fogveil.agent.policy import AgentView
 from fogveil.core.errors import InputError

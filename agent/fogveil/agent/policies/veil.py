@@ -6,8 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fogveil.agent.learning.actor import Layers
-from fogveil.agent.learning.checkpoint import read_checkpoint
-from fogveil.agent.learning.registry import layers_of
+from fogveil.agent.learning.checkpoint import layers_of, read_checkpoint
 from fogveil.agent.learning.veil import VeilActor
 from fogveil.agent.policy import AgentView
 from fogveil.core.disclosure import CountKind

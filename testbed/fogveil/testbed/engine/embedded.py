@@ -43,10 +43,12 @@ class Embedded:
         *,
         watches_cloud: bool = False,
         sinks: Iterable[Sink] = (),
+        stepwise: bool = False,
     ) -> None:
         """Begin a run whose observations hold what `level` permits, with the Cloud's count or not.
 
-        The joined records of the run go to the sinks.
+        The joined records of the run go to the sinks. `stepwise`: the providers are current at
+        every decision, also where no count is observed.
         """
         if level > world.agent.disclosed:
             raise InputError(
@@ -58,11 +60,12 @@ class Embedded:
         self._visibility = Visibility(level, watches_cloud=watches_cloud)
         self._up = world.paths.up
         self._joiner = Joiner(world.paths.down, world.paths.cloud_to_cluster, sinks)
-        self._providers = providers = Providers(world, self._joiner)
+        self.providers = providers = Providers(world, self._joiner)
         calendar = Calendar()
         self._step = calendar.step
+        batched = level is Level.NONE and not stepwise
         progression: Progression = (
-            Batched(providers) if level is Level.NONE else EventDriven(calendar, providers)
+            Batched(providers) if batched else EventDriven(calendar, providers)
         )
         self._placed = progression.placed
         self._resources = (
@@ -85,7 +88,7 @@ class Embedded:
         except simpy.core.EmptySchedule:
             return None
         emission = emitted[0]
-        visibility, providers = self._visibility, self._providers
+        visibility, providers = self._visibility, self.providers
         if self.level is Level.NONE:
             return visibility.observation(emission)
         observation = visibility.observation(
@@ -100,7 +103,7 @@ class Embedded:
 
     def _load(self, emission: Emission) -> Load:
         time, job, _, category = emission
-        fogs = self._providers.fogs
+        fogs = self.providers.fogs
         return Load(
             *self._resources,
             tuple(fog.node.backlog(time) for fog in fogs),
@@ -111,14 +114,14 @@ class Embedded:
         """Send the workload of the last decision to a node."""
         time, job, cluster, category = self._emitted.popleft()
         arrival = time + self._up[cluster][category][node]
-        self._providers.fogs[node].accept(job, category, arrival)
+        self.providers.fogs[node].accept(job, category, arrival)
         self._joiner.decided(job, cluster, category, node, time, arrival)
         self.decisions += 1
         self._placed(node, time)
 
     def finish(self) -> str:
         """Serve what is left after the last emission and return the run hash."""
-        self._providers.advance_all(inf)
+        self.providers.advance_all(inf)
         return self._joiner.close()
 
 

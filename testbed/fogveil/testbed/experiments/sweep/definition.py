@@ -31,7 +31,7 @@ class TrainedAgent(SweepTable):
     agent: str
     seeds: Seeds = 1
     """Of trainings: a number of them, or a list."""
-    hyperparameters: dict[str, Any] = {}
+    hyperparameters: dict[str, Any] = Field(default_factory=dict)
     at: Point | None = None
     """Where it is trained: once, with these values of keys. Without it, at every point."""
 
@@ -46,15 +46,15 @@ class Sweep(SweepTable):
 
     scenario: str | list[str]
     """Files, relative to the sweep's own, or names of shipped scenarios."""
-    policies: list[str] = []
-    agents: list[TrainedAgent] = []
+    policies: list[str] = Field(default_factory=list)
+    agents: list[TrainedAgent] = Field(default_factory=list)
     seeds: Seeds = 5
     """Of runs: a number of them, from the scenario's own seed on, or a list."""
-    set: Point = {}
+    set: Point = Field(default_factory=dict)
     """Keys that have one value everywhere."""
-    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
     """Keys with their values: every combination is a point."""
-    points: list[Point] = []
+    points: list[Point] = Field(default_factory=list)
     """Points one by one, each combined with the whole grid."""
 
     @model_validator(mode="after")
