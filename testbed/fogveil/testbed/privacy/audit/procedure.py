@@ -140,7 +140,6 @@ def audit_processes(
         report(f"running with policy {label_of(plan.policies[0])}")
 
     def with_agent(testbed: Testbed) -> None:
-        # It has not joined yet: a short run could be over before everything is tried.
         findings.append(check_process(testbed, testbed.split.users.get(AGENT)))
 
     try:
