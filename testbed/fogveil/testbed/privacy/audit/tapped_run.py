@@ -67,7 +67,7 @@ def run_tapped(
             disagreements.append(f"episode {episode}: {error}")
     mint = split.mint
     assert mint is not None
-    return Evidence(
+    evidence = Evidence(
         world=world,
         plan=plan,
         wire=tap.log,
@@ -80,3 +80,5 @@ def run_tapped(
         disagreements=disagreements,
         host=watch.log,
     )
+    evidence.traffic.require_ends()
+    return evidence
