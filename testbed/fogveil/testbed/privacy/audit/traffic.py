@@ -197,11 +197,8 @@ class Traffic:
 
     def require_ends(self) -> None:
         """Fail if the log lacks the end of a connection: then it is no evidence of anything."""
-        faults = [
-            (traffic.connection, side.fault)
-            for traffic in (*self.grpc, *self.mqtt)
-            for side in (traffic.up, traffic.down)
-        ]
+        read: list[GrpcTraffic | MqttTraffic] = [*self.grpc, *self.mqtt]
+        faults = [(each.connection, side.fault) for each in read for side in (each.up, each.down)]
         missing = [each for each, fault in faults if fault.endswith((CUT_FRAME, CUT_PACKET))]
         missing += [each.connection for each in self.mqtt if not each.up.has_disconnected]
         if lost := dict.fromkeys(str(each) for each in missing if each.cut):
