@@ -40,7 +40,7 @@ from fogveil.protocol.identity import AGENT, SOURCES, Identity, broker_identity
 from fogveil.protocol.roster import Roster
 from fogveil.testbed.launch.certificates import Mint
 
-TIMEOUT = 20.0
+TIMEOUT = 90.0
 """Seconds after which a test that waits for something fails."""
 KINDS = ("mosquitto", "builtin")
 

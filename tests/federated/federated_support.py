@@ -36,7 +36,7 @@ PATIENCE = 90.0
 """Seconds after which a waiting test fails, on a machine with much else to do."""
 SEED = 0x5EED_5EED_5EED_5EED_5EED_5EED
 """Of runs that are disturbed: with others more jobs may wait when the disturbance comes."""
-GONE_WITHIN = 60.0
+GONE_WITHIN = 120.0
 """Seconds within which a testbed that lost a participant has ended."""
 
 
@@ -244,7 +244,7 @@ class Parts:
         **overrides: Any,
     ) -> None:
         self.run = "5eed5eed"
-        plan = Plan(policies, secure=secure, separate_users=False, patience=30.0)
+        plan = Plan(policies, secure=secure, separate_users=False, patience=180.0)
         world = build_world(make_scenario(**overrides))
         self.split = Split(world, plan, folder, self.run)
         self.split.broker = broker or "mqtt://127.0.0.1:1"

@@ -235,7 +235,7 @@ def test_messages_received_before_the_loss_are_delivered(disposable: BrokerSetup
             for _ in range(100):
                 writer.publish(disposable.topic, b"x")
             await writer.drain()
-            await asyncio.sleep(0.1)
+            await reader.drain()  # its answer comes after all messages
             disposable.broker.stop()
             messages = await take(reader, 100)
             with pytest.raises(InfrastructureError, match="was lost"):

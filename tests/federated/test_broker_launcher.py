@@ -341,8 +341,9 @@ def test_something_else_listens(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("fogveil.broker.client.CONNECT_TIMEOUT", 0.3)
-    monkeypatch.setattr(healthcheck.check_reachable, "__defaults__", (None, 0.3))
+    within = 0.3 if answer is None else TIMEOUT
+    monkeypatch.setattr("fogveil.broker.client.CONNECT_TIMEOUT", within)
+    monkeypatch.setattr(healthcheck.check_reachable, "__defaults__", (None, within))
     for text in connection_errors(fake_broker(answer), tmp_path):
         assert text.startswith("the broker mqtt://127.0.0.1:")
         assert re.search(sentence, text)

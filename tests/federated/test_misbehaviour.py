@@ -213,7 +213,7 @@ def test_a_message_before_all_have_joined_is_refused_with_the_name_of_its_sender
 
 
 def test_those_who_never_join_are_named(tmp_path):
-    with clock_with(tmp_path, "fog-2", patience=2.0) as (clock, streams):
+    with clock_with(tmp_path, "fog-2", patience=10.0) as (clock, streams):
         sentence = "never joined the clock: sources, agent, fog-1, fog-3, cloud"
         assert streams["fog-2"].receive().end.sentence == sentence
         streams["fog-2"].leave()

@@ -32,6 +32,9 @@ HORIZON = 1900
 RUNS = 4
 """Testbeds that `make test` starts; in each run several breakages are to be caught at once."""
 
+TRIES = 3
+"""Times that a group is audited if its testbed ends early, as on a very busy machine."""
+
 RUN = "run"
 """Stands for a check where the run itself ends, because a participant names the culprit."""
 
@@ -62,7 +65,8 @@ def _report(_step: str) -> None:
 def audit(entries: Iterable[Breakage], folder: Path) -> list[str]:
     """Apply breakages of one kind of run together, audit it, and return the checks that fail.
 
-    Where the run itself ends that is `RUN`, and the sentence with which it ends.
+    Where the run itself ends that is `RUN`, and the sentence with which it ends: nothing else was
+    examined then.
     """
     first, *others = entries
     folder.mkdir(exist_ok=True)
@@ -91,7 +95,8 @@ def audit(entries: Iterable[Breakage], folder: Path) -> list[str]:
         findings.append(drawn.finding())
         if first.broker == "builtin":
             findings.append(check_mqtt_access("builtin", product=challenge.product))
-    return caught_by(findings)
+    early = [each.evidence for each in findings if each.promise == procedure.ENDED_EARLY]
+    return [RUN, *early] if early and not first.ends_run else caught_by(findings)
 
 
 def test_every_entry_says_what_it_is_and_changes_the_product(touched: Touched):
@@ -135,7 +140,11 @@ def _kind(entry: Breakage) -> tuple[str, str, int, int]:
 def test_several_breakages_at_once_are_all_caught(touched: Touched, tmp_path):
     largest = sorted(groups(touched), key=len, reverse=True)[:RUNS]
     for number, group in enumerate(largest):
-        caught = audit(group, tmp_path / str(number))
+        for attempt in range(TRIES):
+            caught = audit(group, tmp_path / f"{number}-{attempt}")
+            if RUN not in caught:
+                break
+        assert RUN not in caught, f"not examined, because the testbed ended: {caught}"
         missed = [entry.name for entry in group if entry.caught_by not in caught]
         assert not missed, f"{missed} of {[entry.name for entry in group]}, caught by {caught}"
 

@@ -24,10 +24,10 @@ from fogveil.v1.total_pb2 import TotalServiceWatchRequest
 from fogveil.v1.total_pb2_grpc import TotalServiceStub
 from fogveil.v1.workload_pb2 import Workload
 
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT = 30.0
 """Seconds in which a provider must answer the first call."""
 
-CLOCK_FIRST = 1.0
+CLOCK_FIRST = 5.0
 """Seconds in which the clock may report why a provider left: mostly because the run is over."""
 
 

@@ -70,7 +70,7 @@ CUT_OFF = re.compile(r"closing the connection of (\S+): (?:it requests more|the 
 """In the log: who requested or retained too much."""
 MOST_SILENT = 4096
 """Connections that have not sent CONNECT yet."""
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT = 30.0
 """Seconds for a new connection to send CONNECT, and for a closing one to take its last bytes."""
 KEEPALIVE_FACTOR = 1.5
 """Keep-alive periods without a packet after which a client is disconnected (the standard's)."""

@@ -24,7 +24,7 @@ from fogveil.protocol.credentials import Credentials
 from fogveil.protocol.identity import Identity, broker_identity
 from fogveil.protocol.settings import Settings
 
-CONNECT_TIMEOUT = 5.0
+CONNECT_TIMEOUT = 30.0
 DISCONNECT_TIMEOUT = 2.0
 HEARTBEATS = 2
 """Heartbeats in one keep-alive period."""

@@ -31,7 +31,7 @@ LOG = "broker.log"
 LOG_READ = 2**20
 """Bytes that are read of it."""
 ACCESS = "access.json"
-START_TIMEOUT = 10.0
+START_TIMEOUT = 60.0
 STOP_TIMEOUT = 3.0
 ATTEMPTS = 5
 """Ports to try before giving up."""
@@ -355,7 +355,7 @@ def _wait_until_ready(
     deadline = time.monotonic() + START_TIMEOUT
     while broker.alive():
         try:
-            check_reachable(address, context, timeout=1.0)
+            check_reachable(address, context, timeout=10.0)
         except InfrastructureError:
             if time.monotonic() > deadline:
                 raise

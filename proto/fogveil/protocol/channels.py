@@ -19,7 +19,7 @@ PROTOCOL = 2
 WELCOME = (("welcome", "yes"),)
 """Initial metadata by which the clock admits a participant."""
 LARGEST_MESSAGE = 4 * 2**20
-HANDSHAKE_WITHIN = 10
+HANDSHAKE_WITHIN = 20
 """Seconds."""
 
 REFUSALS = frozenset(

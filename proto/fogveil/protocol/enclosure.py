@@ -5,8 +5,9 @@ a root that holds the system's programs, Python with what this module imports, t
 folder and the sockets that it uses, and nothing else of the machine; it then gives up its
 privileges for good, and only then goes on to the module or, given an absolute path, the program.
 
-What to enclose comes on standard input: eight hexadecimal digits with the length, then JSON. What
-follows on standard input is left to the module.
+What to enclose comes on standard input: eight hexadecimal digits with the length, then JSON. A
+process that is held waits for one more byte once it is enclosed. What follows on standard input is
+left to the module.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ TEMPORARY = "size=256m,mode=1777"
 OLD = "/.old"
 HEADER = 8
 """Hexadecimal digits of the length."""
+GO_ON = b"\n"
+"""What a process that is held waits for."""
 MOUNT_FLAGS = {
     "ro": linux.MS_RDONLY,
     "nosuid": linux.MS_NOSUID,
@@ -89,6 +92,8 @@ class Enclosure:
     """Further files and folders that it may read."""
     hidden: tuple[str, ...] = ()
     """Files and folders that it must not find, even within something that it may read."""
+    held: bool = False
+    """Whether it waits, once it is enclosed, until the launcher lets it go on."""
 
     def encode(self) -> bytes:
         """Return what is written to the standard input of the process."""
@@ -286,6 +291,8 @@ def main() -> None:
         with suppress(OSError):
             socket.sethostname("fogveil")
         enclose(enclosure, program)
+        if enclosure.held:
+            _read_exactly(len(GO_ON))
     except (InfrastructureError, OSError) as error:
         sys.stderr.write(f"{program}: cannot be enclosed: {error}\n")
         os._exit(InfrastructureError.exit_code)

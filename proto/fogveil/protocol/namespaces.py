@@ -17,14 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from fogveil.protocol.enclosure import Enclosure
+from fogveil.protocol.enclosure import GO_ON, Enclosure
 
 Namespaces = Literal["root", "user", "none"]
 """Whether processes are enclosed: each as a user of its own, all as one user, or not at all."""
 ALWAYS = ("--fork", "--kill-child", "--pid", "--mount", "--ipc", "--uts")
 AS_USER = ("--user", "--map-current-user", "--keep-caps")
-PROBE_WITHIN = 30.0
-FORKS_WITHIN = 10.0
+PROBE_WITHIN = 120.0
+FORKS_WITHIN = 60.0
 UNPRIVILEGED = 2**30
 """A user id without any account, for trying."""
 
@@ -95,6 +95,13 @@ class EnclosedProcess(subprocess.Popen[bytes]):
                     break
             time.sleep(0.001)
         return self.pid if self._inner is None else self._inner
+
+    def let_go(self) -> None:
+        """Let a process go on that is held."""
+        assert self.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended, and its exit code says so
+            self.stdin.write(GO_ON)
+            self.stdin.flush()
 
     def send_signal(self, sig: int) -> None:
         """Send a signal to the process itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -17,6 +18,9 @@ from fogveil.v1.full_pb2_grpc import ResourcesServiceServicer
 from fogveil.v1.total_pb2 import TotalServiceWatchRequest, TotalServiceWatchResponse
 from fogveil.v1.total_pb2_grpc import TotalServiceServicer
 
+WATCHER_LEAVES_WITHIN = 10.0
+"""Seconds that a provider stays after the run for an agent that has not left yet."""
+
 
 class _WatchStream:
     """Streams one message per window to the agent, which watches."""
@@ -24,6 +28,8 @@ class _WatchStream:
     def __init__(self) -> None:
         self._watcher: asyncio.Future[Any] | None = None
         """The agent's call, once it can be written to; None if it ended before that."""
+        self._unwatched = asyncio.Event()
+        self._unwatched.set()
 
     def _send(self, message: Any) -> Awaitable[None]:
         """Send a window's message; fails if the watcher is lost, which the clock reports."""
@@ -36,12 +42,19 @@ class _WatchStream:
         if self._watcher and (watcher := await self._watcher):
             await watcher.write(message)
 
+    async def wait_until_unwatched(self) -> None:
+        """Wait until the agent has left, so that it is not told of a lost provider at the end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WATCHER_LEAVES_WITHIN):
+                await self._unwatched.wait()
+
     async def _serve_watcher(self, context: Any) -> None:
         if self._watcher:
             # A count is sent once: a second watcher would take some of the first one's.
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "somebody watches already")
         loop = asyncio.get_running_loop()
         self._watcher = watcher = loop.create_future()
+        self._unwatched.clear()
         try:
             # The agent waits for this; a count sent before it would be lost.
             await context.send_initial_metadata(())
@@ -49,6 +62,7 @@ class _WatchStream:
             await loop.create_future()  # until the watcher is gone
         finally:
             self._watcher = None
+            self._unwatched.set()
             if not watcher.done():
                 watcher.set_result(None)
 

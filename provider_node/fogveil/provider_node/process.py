@@ -57,6 +57,7 @@ async def serve(settings: ProviderSettings) -> None:
             on_loss=clock.report_loss,
         )
         await relay.drain()
+        await process.wait_until_unwatched()
 
 
 class ProviderProcess:
@@ -100,6 +101,10 @@ class ProviderProcess:
             self._settings, self._settings.listen, self.recording, *services
         )
         report(listening=port)
+
+    async def wait_until_unwatched(self) -> None:
+        """Wait until the agent, to whom we listen, has left the run."""
+        await self._boundary.wait_until_unwatched()
 
     def subscriptions(self) -> list[str]:
         """Return the topic filters to subscribe to."""

@@ -24,8 +24,8 @@ from fogveil.v1.clock_pb2_grpc import ClockServiceServicer, add_ClockServiceServ
 
 REPORT_EVERY = 0.25
 """Seconds."""
-END_WITHIN = 2.0
-"""Seconds in which participants must have received the end of the run."""
+END_WITHIN = 20.0
+"""Seconds in which participants must have received the end of the run, on a busy machine."""
 
 LONGEST_NAME = 80
 """Characters that are shown of a name that somebody claims."""

@@ -77,7 +77,8 @@ def audit(
 
     Each verdict comes with its evidence. NOT SHOWN means that the promise could not be tested here,
     which is not a pass. MEASURED is a measurement of something that is not promised. The exit code
-    is 1 if a promise fails. With --challenge the last line says which checks caught the change.
+    is 1 if a promise fails, and 3 if none does but the testbed ended, or a recording of it, before
+    everything was examined. With --challenge the last line says which checks caught the change.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is imported
     from fogveil.testbed.privacy.audit import procedure

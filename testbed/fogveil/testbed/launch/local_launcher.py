@@ -103,6 +103,8 @@ class LocalLauncher:
         """The sockets of the participants; None where they meet on loopback."""
         self._roster: Roster | None = None
         self._hidden: tuple[str, ...] = ()
+        self._held: dict[str, EnclosedProcess | None] = {}
+        """Who is to wait once it is enclosed, with its process once that has started."""
         self._output = OutputReader()
         self._closing = ExitStack()
         self._closing.callback(self._output.close)
@@ -187,12 +189,23 @@ class LocalLauncher:
             process = EnclosedProcess(
                 self._namespaces, enclosure, arguments, network=network, **options
             )
+            if name in self._held:
+                self._held[name] = process
         for stream in (process.stdin, process.stdout, process.stderr):
             assert stream is not None
             self._closing.callback(stream.close)
         self._output.add(name, process.stdout, _always("stdout"))
         self._output.add(name, process.stderr, _always("stderr"))
         return LocalProcess(name, process, self._output)
+
+    def hold(self, name: str) -> None:
+        """Let a participant that is started later wait once it is enclosed, where it is at all."""
+        self._held[name] = None
+
+    def let_go(self, name: str) -> None:
+        """Let a participant go on that is held."""
+        if process := self._held.pop(name):
+            process.let_go()
 
     def _enclosure(self, name: str, folder: Path, user: int | None) -> Enclosure:
         """Return what a participant finds of this machine."""
@@ -204,6 +217,7 @@ class LocalLauncher:
             own_socket=sockets.own(name, user) if sockets and name in sockets else None,
             readable=(str(self._plan.product),) if self._plan.product else (),
             hidden=self._hidden,
+            held=name in self._held,
         )
 
     def _callees(self, name: str) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class Plan:
     source_processes: int = 1
     speed: float | None = None
     """Simulated time per second of the wall clock; None is as fast as it goes."""
-    patience: float = 60.0
+    patience: float = 180.0
     """Seconds in which everybody must have joined."""
     record: bool = False
     """Whether every participant records what crosses its channels, byte for byte."""

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import TracebackType
@@ -29,10 +30,13 @@ from fogveil.testbed.launch.run_folder import LONGEST_LINE, RunFolder
 from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.scenario.world import World
 
-GRACE = 8.0
-"""Seconds that participants have to end by themselves once one of them has ended."""
+GRACE = 30.0
+"""Seconds that participants have to end by themselves once one of them has ended: more than the
+clock gives them."""
 TERM_GRACE = 3.0
 """Seconds between asking a process to end and ending it by force."""
+HELD_FOR = 3600.0
+"""Seconds that a run may be held before its agent starts; the clock waits so much longer."""
 LINES_KEPT = 1000
 """Lines of each participant that stay in memory."""
 PENDING_REPORTS = 10_000
@@ -107,7 +111,10 @@ class Testbed:
         folder = self._folder.participants
         with reporting_write_errors(folder):
             folder.mkdir(exist_ok=True, mode=0o700)
-        self._split = split = Split(self._world, self._plan, folder, self.run, site)
+        plan = self._plan
+        if self._hold:  # whoever holds the run decides how long the others wait for the agent
+            plan = replace(plan, patience=plan.patience + HELD_FOR)
+        self._split = split = Split(self._world, plan, folder, self.run, site)
         if self._interposer:
             self._interposer.attach(split)
             split.interpose = self._interposer.interpose

@@ -48,7 +48,7 @@ def _wait(address: Address, context: ssl.SSLContext) -> None:
     deadline = time.monotonic() + START_WITHIN
     while True:
         try:
-            check_reachable(address, context, timeout=1.0)
+            check_reachable(address, context, timeout=10.0)
         except InfrastructureError:
             if time.monotonic() > deadline:
                 raise

@@ -59,10 +59,12 @@ class AuditedRun:
 
 
 def process_environments(testbed: Testbed) -> dict[str, list[str]]:
-    """Return the command line and the environment of each participant, as the system shows them."""
+    """Return the command line and the environment of everybody who has started, by the system."""
     environments: dict[str, list[str]] = {}
     for name, participant in testbed.participants.items():
         process = participant.process
+        if participant.state == "starting":
+            continue  # what is there may be the program that encloses it
         if isinstance(process, ContainerProcess):
             environments[name] = process.facts()
             continue

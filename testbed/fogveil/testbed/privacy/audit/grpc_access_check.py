@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import grpc
 from grpc import aio
 
+from fogveil.core.errors import InfrastructureError
 from fogveil.protocol.channels import OPTIONS, PROTOCOL
 from fogveil.protocol.credentials import Credentials
 from fogveil.protocol.identity import (
@@ -35,16 +35,20 @@ from fogveil.testbed.privacy.audit.schema_check import REFLECTION
 from fogveil.testbed.scenario.world import World
 from fogveil.v1.clock_pb2 import Hello, JoinRequest
 
-TIMEOUT = 1.0
-"""Seconds after which a stream without an answer counts as open."""
-REFUSED_WITHIN = 20.0
-"""Seconds in which a refusal comes, on a busy machine."""
+QUIET = 1.0
+"""Seconds without an answer after which a call may be open, or its server may be slow."""
+ANSWERED_WITHIN = 300.0
+"""Seconds after which a server that answers nothing cannot be examined."""
+TRIES = 5
+"""Connections that an identity of this run may lose, on a busy machine."""
 TRIED_EVERYWHERE = (AGENT, PROVIDER)
 """Roles that try every provider; the others try one, the Cloud and the clock."""
 WATCH = "/fogveil.v1.QueueService/Watch"
 WATCH_TOTAL = "/fogveil.v1.TotalService/Watch"
 LOOK = "/fogveil.v1.ResourcesService/Look"
 JOIN = "/fogveil.v1.ClockService/Join"
+CONTROL = "/auditor.Control/Refused"
+"""Nobody serves it: that it is refused shows that a server has dealt with the calls before it."""
 GUESSES = (
     *("Get", "List", "Status", "Stats", "Info", "Metrics", "Debug", "Load", "Count", "Counts"),
     *("Config", "Resources", "Look", "Watch", "Journal", "Speed", "Dump", "Query", "Other"),
@@ -74,9 +78,13 @@ not asked what it serves."""
 SERVED = {"count": (WATCH,), "total": (WATCH_TOTAL,), "full": (WATCH, LOOK)}
 """What a provider serves the agent, by level; repeated here to be independent of the product."""
 ANSWERED = "answers"
+NOT_ADMITTED = "FAILED_PRECONDITION"
+"""How the clock refuses a hello, after access control."""
 REFUSED = ("PERMISSION_DENIED", "UNIMPLEMENTED")
 """How an identity of this run is refused: it may not call the method, or nobody serves it."""
-CUT_OFF = ("UNAVAILABLE",)
+LOST = "UNAVAILABLE"
+"""The status of a call without a connection."""
+CUT_OFF = (LOST,)
 """How everybody else is refused: no connection is made."""
 
 
@@ -168,72 +176,117 @@ async def try_all_methods(testbed: Testbed, level: str, folder: Path) -> list[At
 
 async def _try_server(testbed: Testbed, caller: Caller, server: str, level: str) -> list[Attempt]:
     """Let a caller call every method of a server."""
+    # The name of another run: a caller that passes the access control is refused for that.
+    hello = JoinRequest(hello=Hello(name="nobody", protocol=PROTOCOL, run="none"))
+    calls = {method: hello.SerializeToString() if method == JOIN else b"" for method in METHODS}
+    attempts = []
+    for method, (result, text) in (await _call_server(testbed, caller, server, calls)).items():
+        passed = method == JOIN and result == NOT_ADMITTED
+        attempts.append(
+            Attempt(
+                caller.name,
+                server,
+                method,
+                is_promised(caller, server, method, level),
+                caller.role is not None,
+                ANSWERED if passed else result,
+                text,
+            )
+        )
+    return attempts
+
+
+async def _call_server(
+    testbed: Testbed, caller: Caller, server: str, calls: Mapping[str, bytes]
+) -> dict[str, tuple[str, str]]:
+    """Return the result of each call by its method, and its error text with trailers.
+
+    An identity of this run that loses its connection tries again: on a busy machine that says
+    nothing of the server. If it never has one, there is no result.
+    """
     roster = testbed.split.roster
     role = {CLOCK: CLOCK, roster.cloud: CLOUD}.get(server, PROVIDER)
     host = Identity(testbed.run, role, server).host
-    async with _open_channel(caller, testbed.addresses[server], host) as channel:
-        promised = [is_promised(caller, server, method, level) for method in METHODS]
-        results = await asyncio.gather(*map(partial(_try_method, channel), METHODS, promised))
-    valid = caller.role is not None
-    return [
-        Attempt(caller.name, server, method, promise, valid, *result)
-        for method, promise, result in zip(METHODS, promised, results, strict=True)
-    ]
+    for _ in range(TRIES):
+        async with _open_channel(caller, testbed.addresses[server], host) as channel:
+            results = await _call_all(channel, server, calls)
+            if caller.role is None or all(result != LOST for result, _ in results.values()):
+                return results
+            control, text = (await _call_all(channel, server, {CONTROL: b""}))[CONTROL]
+    if control == LOST:
+        raise InfrastructureError(f"{server} could not be reached as {caller.name}: {text}")
+    return results
 
 
 def _open_channel(caller: Caller, address: str, host: str) -> aio.Channel:
+    # Without keep-alive: it would give a server up that a busy machine has stopped for seconds.
+    options = [option for option in OPTIONS if not option[0].startswith("grpc.keepalive")]
     if caller.credentials is None:
-        return aio.insecure_channel(address, options=OPTIONS)
-    options = [*OPTIONS, ("grpc.ssl_target_name_override", host)]
-    return aio.secure_channel(address, caller.credentials.for_channel(), options=options)
+        return aio.insecure_channel(address, options=options)
+    named = [*options, ("grpc.ssl_target_name_override", host)]
+    return aio.secure_channel(address, caller.credentials.for_channel(), options=named)
 
 
-async def _try_method(channel: aio.Channel, method: str, promised: bool) -> tuple[str, str]:  # noqa: FBT001 (mapped)
-    """Return the result of a call, and its error text with trailers."""
-    # The name of another run: a caller that passes the access control is refused for that.
-    hello = Hello(name="nobody", protocol=PROTOCOL, run="none")
-    request = JoinRequest(hello=hello) if method == JOIN else None
-    # A call that is answered may stay open; a refusal comes, though late on a busy machine.
-    patience = TIMEOUT if promised and method != JOIN else REFUSED_WITHIN
-    error = await _call(channel, method, request, patience)
-    if error is None:
-        return ANSWERED, ""
-    passed = method == JOIN and error.code() is grpc.StatusCode.FAILED_PRECONDITION
-    text = f"{error.details()} {list(error.trailing_metadata() or ())}"
-    return ANSWERED if passed else error.code().name, text
+async def _call_all(
+    channel: aio.Channel, server: str, calls: Mapping[str, bytes]
+) -> dict[str, tuple[str, str]]:
+    """Return the result of calls that are made at once.
 
-
-async def _call(
-    channel: aio.Channel, method: str, request: JoinRequest | None, patience: float
-) -> aio.AioRpcError | None:
-    """Return the error of a call, or None if it is answered or stays open."""
-    raw: Any = bytes
-    call = channel.unary_stream(method, request_serializer=raw, response_deserializer=raw)(
-        request.SerializeToString() if request else b""
-    )
+    A call that stays without an answer is open if one that was made later is refused; else the
+    server is slow.
+    """
+    opened = {method: _begin(channel, method, request) for method, request in calls.items()}
+    answers = {method: asyncio.ensure_future(call.read()) for method, call in opened.items()}
     try:
-        async with asyncio.timeout(patience):
+        _, silent = await asyncio.wait(answers.values(), timeout=QUIET)
+        if silent:
+            await _wait_for_refusal(channel, server)
+            await asyncio.wait(silent, timeout=QUIET)
+        return {method: _result(answer) for method, answer in answers.items()}
+    finally:
+        for call in opened.values():
+            call.cancel()
+        await asyncio.gather(*answers.values(), return_exceptions=True)
+
+
+def _begin(channel: aio.Channel, method: str, request: bytes) -> Any:
+    raw: Any = bytes
+    call = channel.unary_stream(method, request_serializer=raw, response_deserializer=raw)
+    return call(request)
+
+
+async def _wait_for_refusal(channel: aio.Channel, server: str) -> None:
+    """Wait until a server has dealt with all calls before this one."""
+    call = _begin(channel, CONTROL, b"")
+    try:
+        async with asyncio.timeout(ANSWERED_WITHIN):
             await call.read()
-    except aio.AioRpcError as error:
-        return error
-    except TimeoutError:
+    except aio.AioRpcError:
         pass
+    except TimeoutError as error:
+        sentence = f"{server} answered no call within {ANSWERED_WITHIN:g} s"
+        raise InfrastructureError(sentence) from error
     finally:
         call.cancel()
-    return None
+
+
+def _result(answer: asyncio.Future[Any]) -> tuple[str, str]:
+    error = answer.exception() if answer.done() else None
+    if error is None:
+        return ANSWERED, ""
+    if not isinstance(error, aio.AioRpcError):
+        raise error
+    return error.code().name, f"{error.details()} {list(error.trailing_metadata() or ())}"
 
 
 async def joins_under_false_name(testbed: Testbed, folder: Path) -> bool:
     """Try to join the clock as a provider under the agent's name, which has not joined yet."""
     liar = testbed.split.roster.fogs[0]
     credentials = testbed.split.identify(liar, PROVIDER, folder / "liar")
-    hello = Hello(name=AGENT, protocol=PROTOCOL, run=testbed.run)
-    caller = Caller(liar, credentials, PROVIDER)
-    host = Identity(testbed.run, CLOCK, CLOCK).host
-    async with _open_channel(caller, testbed.addresses[CLOCK], host) as channel:
-        error = await _call(channel, JOIN, JoinRequest(hello=hello), REFUSED_WITHIN)
-    # A clock that lets it in loses it at once, and ends the run with another status.
-    return error is None or error.code() is not grpc.StatusCode.FAILED_PRECONDITION
+    hello = JoinRequest(hello=Hello(name=AGENT, protocol=PROTOCOL, run=testbed.run))
+    caller, calls = Caller(liar, credentials, PROVIDER), {JOIN: hello.SerializeToString()}
+    result, _ = (await _call_server(testbed, caller, CLOCK, calls))[JOIN]
+    return result != NOT_ADMITTED
 
 
 def check_grpc_access(testbed: Testbed, world: World) -> Finding:

@@ -67,13 +67,22 @@ def check_processes(evidence: Evidence) -> Finding:
             for each in sorted(facts.environments - host.environment)
             if host.environment
         ]
+    # Libraries have threads that come and go: which of them a look finds depends on the machine.
+    library = {
+        _shape(each)
+        for name, facts in host.processes.items()
+        if name not in evidence.providers
+        for each in facts.names
+    }
     for fog in evidence.roster.fogs[1:]:
         first = evidence.roster.fogs[0]
         one, other = (host.processes.get(name, ProcessFacts()).names for name in (first, fog))
         if one and other and (different := one ^ other):
-            shapes = {re.sub(r"\d+", "0", each) for each in different}
-            known = {re.sub(r"\d+", "0", each) for each in one & other}
-            faults += [f"{fog} or {first} has a thread called {each}" for each in shapes - known]
+            shapes, known = {*map(_shape, different)}, {*map(_shape, one & other)}
+            faults += [
+                f"{fog} or {first} has a thread called {each}"
+                for each in sorted(shapes - known - library)
+            ]
     text = (
         f"{len(host.processes)} participants, {_samples(evidence)} looks: command lines are those "
         "that were started, without children of other programs; environments are the launcher's; "
@@ -82,6 +91,11 @@ def check_processes(evidence: Evidence) -> Finding:
     )
     promise = "processes: process tables show nothing"
     return judge(promise, text, faults, _samples(evidence), NOT_WATCHED)
+
+
+def _shape(name: str) -> str:
+    """Return the name of a thread without its number."""
+    return re.sub(r"\d+", "0", name)
 
 
 def _process_faults(facts: ProcessFacts, inherited: tuple[str, ...]) -> Iterator[str]:

@@ -203,7 +203,7 @@ def _look_at(pid: int, facts: ProcessFacts, locks: Mapping[int, set[str]]) -> No
     try:
         command = tuple(filter(None, (proc / "cmdline").read_text().split("\0")))
         environment = (proc / "environ").read_text(errors="replace").split("\0")
-        names = [(task / "comm").read_text().strip() for task in (proc / "task").iterdir()]
+        names = set(_thread_names(proc))
         attributes = _attributes(pid)
         listens, dials = _sockets(proc)
     except (OSError, ValueError):
@@ -217,6 +217,12 @@ def _look_at(pid: int, facts: ProcessFacts, locks: Mapping[int, set[str]]) -> No
     facts.listens |= listens
     facts.dials |= dials
     facts.locks |= locks.get(pid, set())
+
+
+def _thread_names(proc: Path) -> Iterator[str]:
+    for task in (proc / "task").iterdir():
+        with suppress(OSError):  # that thread has just ended, and not its process
+            yield (task / "comm").read_text().strip()
 
 
 def _attributes(pid: int) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ from fogveil.protocol.identity import AGENT, Identity, broker_identity
 from fogveil.protocol.roster import Roster
 
 Operation = Literal["connect", "subscribe", "publish", "receive", "retain", "will", "displace"]
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 """Seconds to wait for an answer."""
 KEEPALIVE = 120
 

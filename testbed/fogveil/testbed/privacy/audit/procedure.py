@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from heapq import merge
 from itertools import islice
@@ -45,6 +46,8 @@ CONTAINER_RUN_TIME = 10.0
 """Seconds that a run in containers is stretched to, so that its agent can be examined."""
 SETUP_TIMEOUT = 300.0
 """Seconds for everything that is tried before the agent starts."""
+ENDED_EARLY = "run: it can be judged"
+"""The finding about what could not be examined any more."""
 TOTAL_OBSERVER = f"{Path(total_observer_policy.__file__)}:TotalObserver"
 POLICIES = {"count": "veil", "total": TOTAL_OBSERVER, "full": "setr", "none": "round-robin"}
 """The policy of an audited run, by level."""
@@ -103,14 +106,29 @@ def _audit_planted(
             findings = _audit_containers(world, plan, folder, report)
         else:
             findings = audit_processes(world, plan, folder, report, drawn)
-        report("trying every topic as every identity")
-        findings.append(
-            check_mqtt_access(plan.broker, contained=plan.contained, product=plan.product)
-        )
-        findings += check_twins(
-            folder / "twins", plan, world, TOTAL_OBSERVER, seed or 1, report, drawn
-        )
+        with telling_what_is_broken(findings):
+            report("trying every topic as every identity")
+            findings.append(
+                check_mqtt_access(plan.broker, contained=plan.contained, product=plan.product)
+            )
+            findings += check_twins(
+                folder / "twins", plan, world, TOTAL_OBSERVER, seed or 1, report, drawn
+            )
     return [*findings, drawn.finding()]
+
+
+@contextmanager
+def telling_what_is_broken(findings: list[Finding]) -> Iterator[None]:
+    """Add to the findings why the audit ends here, if a promise was found broken before that.
+
+    A testbed that ends early shows nothing: without a broken promise, that is the error to tell.
+    """
+    try:
+        yield
+    except InfrastructureError as error:
+        if not any(finding.verdict is Verdict.FAIL for finding in findings):
+            raise
+        findings.append(Finding(ENDED_EARLY, Verdict.NOT_SHOWN, str(error)))
 
 
 def run_all(
@@ -140,18 +158,14 @@ def audit_processes(
         report(f"running with policy {label_of(plan.policies[0])}")
 
     def with_agent(testbed: Testbed) -> None:
-        # It has not joined yet: a short run could be over before everything is tried.
         findings.append(check_process(testbed, testbed.split.users.get(AGENT)))
 
-    try:
+    with telling_what_is_broken(findings):
         evidence = run_tapped(world, plan, folder, before_agent, with_agent)
-    except InfrastructureError as error:
-        if not any(finding.verdict is Verdict.FAIL for finding in findings):
-            raise
-        return [*findings, Finding("run: it can be judged", Verdict.NOT_SHOWN, str(error))]
-    drawn.add(evidence.wire)
-    report("judging every channel")
-    return findings + judge_evidence(evidence)
+        drawn.add(evidence.wire)
+        report("judging every channel")
+        findings += judge_evidence(evidence)
+    return findings
 
 
 def _audit_containers(

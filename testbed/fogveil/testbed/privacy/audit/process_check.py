@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from fogveil.testbed.scenario.load import files_read
 
 PROMISE = "process: the agent's process can read nothing of a provider's"
 POLL_INTERVAL = 0.002
-PROBE_WITHIN = 60.0
+PROBE_WITHIN = 300.0
 LAUNCHER = "the launcher"
 
 
@@ -110,14 +109,13 @@ def _targets(testbed: Testbed) -> dict[str, Any]:
 def _try_inside(
     testbed: Testbed, user: int | None, targets: dict[str, Any]
 ) -> tuple[int, list[str]]:
-    """Try in a process that joins all namespaces of the agent, which is paused meanwhile."""
+    """Try in a process that joins all namespaces of the agent, which is held meanwhile."""
     agent = testbed.participants[AGENT].process
     while agent.poll() is None and not _has_no_capabilities(agent.pid):
         time.sleep(POLL_INTERVAL)  # it is being enclosed, and gives up its privileges at the end
-    agent.send_signal(signal.SIGSTOP)
+    if agent.poll() is not None:
+        return 0, []
     try:
-        if agent.poll() is not None:
-            return 0, []
         done = subprocess.run(  # noqa: S603 (our own module)
             [
                 shutil.which("nsenter") or "nsenter",
@@ -131,8 +129,9 @@ def _try_inside(
             timeout=PROBE_WITHIN,
             check=False,
         )
-    finally:
-        agent.send_signal(signal.SIGCONT)
+    except subprocess.TimeoutExpired as error:
+        sentence = f"the agent's namespaces could not be examined within {PROBE_WITHIN:g} s"
+        raise InfrastructureError(sentence) from error
     try:
         attempts, faults = json.loads(done.stdout)
     except ValueError as error:

@@ -5,6 +5,7 @@ A wire tap cannot stand between containers, so these trust what the agent record
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -15,13 +16,18 @@ from fogveil.protocol.recording import INITIAL, RESPONSE, STATUS, TRAILING
 from fogveil.testbed.privacy.audit.audited_run import AuditedRun
 from fogveil.testbed.privacy.audit.canaries import SECRETS, planted_secrets, search
 from fogveil.testbed.privacy.audit.findings import Finding, judge
+from fogveil.testbed.privacy.audit.grpc_habits import CANCELLING
 from fogveil.testbed.privacy.audit.schema_check import allowed_fields
 from fogveil.testbed.privacy.inspect.crossing import Crossing
 
 GRPC_METADATA = frozenset({"user-agent", "content-type", "grpc-accept-encoding", "accept-encoding"})
 """Keys of metadata and trailers that gRPC itself sends."""
-STATUS_TEXTS = frozenset({"", "Locally cancelled by application!"})
-"""Error texts that gRPC itself sends."""
+STATUS_TEXTS = re.compile(
+    r"(OK|UNKNOWN|CANCELLED) |CANCELLED Locally cancelled by application!"
+    rf"|UNAVAILABLE ({CANCELLING}|(Stream removed \()?(Secure read failed \()?"
+    r"(Socket closed|(recvmsg:|sendmsg:)?(Connection reset by peer|Broken pipe))\)*)"
+)
+"""Codes and error texts of gRPC itself; the last ones at an agent that leaves after a provider."""
 
 
 def check_wire(run: AuditedRun) -> Finding:
@@ -80,9 +86,9 @@ def _metadata_faults(crossing: Crossing) -> Iterator[str]:
             if key not in GRPC_METADATA:
                 yield f"{crossing.sender} sent the {crossing.kind} {key}: {value}"
     elif crossing.kind == STATUS:
-        text = crossing.text[1] or ""
-        if text not in STATUS_TEXTS:
-            yield f"{crossing.sender} sent the error text {text!r}"
+        code, text = crossing.text[0], crossing.text[1] or ""
+        if not STATUS_TEXTS.fullmatch(f"{code} {text}"):
+            yield f"{crossing.sender} sent the status {code} and the error text {text!r}"
 
 
 def check_canaries(run: AuditedRun) -> Finding:

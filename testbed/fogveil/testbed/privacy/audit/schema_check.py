@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
@@ -13,6 +14,7 @@ from grpc import aio
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
 from fogveil.core.disclosure import Level
+from fogveil.core.errors import InfrastructureError
 from fogveil.protocol.channels import OPTIONS
 from fogveil.protocol.credentials import Credentials
 from fogveil.protocol.identity import Identity
@@ -20,6 +22,8 @@ from fogveil.testbed.privacy.audit.findings import Finding, judge
 
 ALLOWED = "boundary.txt"
 """Every field that the agent's identity may reach, by level. It is edited on purpose only."""
+ANSWERED_WITHIN = 300.0
+"""Seconds after which a server that lists nothing cannot be examined."""
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 _TYPES = {
@@ -64,9 +68,22 @@ def check_schema(level: Level, served: Mapping[str, Iterable[Any]]) -> Finding:
 
 async def served_methods(address: str, host: Identity, auditor: Credentials) -> list[Any]:
     """Return the descriptors of all methods that a server lists by reflection, except its own."""
+    try:
+        async with asyncio.timeout(ANSWERED_WITHIN):
+            return await _served_methods(address, host, auditor)
+    except aio.AioRpcError as error:
+        sentence = f"{host.name} does not list what it serves: {error.details()}"
+        raise InfrastructureError(sentence) from error
+    except TimeoutError as error:
+        sentence = f"{host.name} did not list what it serves within {ANSWERED_WITHIN:g} s"
+        raise InfrastructureError(sentence) from error
+
+
+async def _served_methods(address: str, host: Identity, auditor: Credentials) -> list[Any]:
     options = [*OPTIONS, ("grpc.ssl_target_name_override", host.host)]
     channel = aio.secure_channel(address, auditor.for_channel(), options=options)
     async with channel:
+        await channel.channel_ready()  # a busy machine may need several attempts
         call = channel.stream_stream(
             REFLECTION,
             request_serializer=ServerReflectionRequest.SerializeToString,

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fogveil.core.errors import InfrastructureError
-from fogveil.protocol.identity import BROKER, CLOCK
+from fogveil.protocol.identity import AGENT, BROKER, CLOCK
 from fogveil.testbed.launch.factory import create_testbed
 from fogveil.testbed.launch.join_records import join
+from fogveil.testbed.launch.local_launcher import LocalLauncher
 from fogveil.testbed.launch.participant_config import Plan
 from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.privacy.audit.evidence import Evidence
@@ -32,8 +33,9 @@ def run_tapped(
 ) -> Evidence:
     """Run a testbed in `folder` and return all that the auditor saw of it.
 
-    `before_agent` is called when everybody but the agent has started, `with_agent` as soon as the
-    agent has.
+    `before_agent` is called when everybody but the agent has started, `with_agent` while the
+    agent's process is there and, where it is enclosed, waits: however long that takes, it has not
+    joined, and nobody misses it.
     """
     with (
         HostWatch(folder) as watch,
@@ -42,7 +44,15 @@ def run_tapped(
     ):
         before_agent(testbed)
         watch.watch(testbed)
-        testbed.release(lambda: with_agent(testbed))
+        launcher = testbed.launcher
+        assert isinstance(launcher, LocalLauncher)
+
+        def examine_agent() -> None:
+            with_agent(testbed)
+            launcher.let_go(AGENT)
+
+        launcher.hold(AGENT)
+        testbed.release(examine_agent)
         watch.sample()
         watch.log.reports = list(testbed.reports())
     split = testbed.split
@@ -57,7 +67,7 @@ def run_tapped(
             disagreements.append(f"episode {episode}: {error}")
     mint = split.mint
     assert mint is not None
-    return Evidence(
+    evidence = Evidence(
         world=world,
         plan=plan,
         wire=tap.log,
@@ -70,3 +80,5 @@ def run_tapped(
         disagreements=disagreements,
         host=watch.log,
     )
+    evidence.traffic.require_ends()
+    return evidence

@@ -11,7 +11,17 @@ import hpack
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import DataFrame, HeadersFrame
 
-from fogveil.broker.mqtt_packets import Framer, Packet, ProtocolError, Publish, decode, encode
+from fogveil.broker.mqtt_packets import (
+    EmptyPacket,
+    Framer,
+    Packet,
+    PacketType,
+    ProtocolError,
+    Publish,
+    decode,
+    encode,
+)
+from fogveil.core.errors import InfrastructureError
 from fogveil.testbed.privacy.audit.wire_log import Connection, Stream, WireLog
 from fogveil.testbed.privacy.inspect.http2 import (
     MESSAGE_PREFIX,
@@ -20,6 +30,9 @@ from fogveil.testbed.privacy.inspect.http2 import (
     ReadFrame,
     read_frames,
 )
+
+CUT_FRAME, CUT_PACKET = "bytes at the end are no complete frame", "the last packet is incomplete"
+"""What is wrong with a stream that ends half-way."""
 
 
 class Message(NamedTuple):
@@ -83,7 +96,7 @@ class GrpcSide:
         except (HyperframeError, hpack.HPACKError, ValueError) as error:
             self.fault = f"invalid HTTP/2: {error}"
         if content and at < len(content) and not self.fault:
-            self.fault = f"{len(content) - at} bytes at the end are no complete frame"
+            self.fault = f"{len(content) - at} {CUT_FRAME}"
 
     def _add(self, read: ReadFrame) -> None:
         frame = read.frame
@@ -152,7 +165,13 @@ class MqttSide:
         if not self.fault and framer.incomplete is None and size != len(stream.content):
             self.fault = "the length of a packet is encoded in more bytes than needed"
         elif not self.fault and framer.incomplete is not None:
-            self.fault = "the last packet is incomplete"
+            self.fault = CUT_PACKET
+
+    @property
+    def has_disconnected(self) -> bool:
+        """Whether a client said last that it leaves."""
+        last = self.packets[-1].packet if self.packets else None
+        return last == EmptyPacket(PacketType.DISCONNECT)
 
     def publishes(self) -> Iterator[Publish]:
         """Yield the messages."""
@@ -175,6 +194,18 @@ class Traffic:
         self.log = log
         self.grpc = [GrpcTraffic(c) for c in log.connections if c.plane != "mqtt"]
         self.mqtt = [MqttTraffic(c) for c in log.connections if c.plane == "mqtt"]
+
+    def require_ends(self) -> None:
+        """Fail if the log lacks the end of a connection: then it is no evidence of anything."""
+        read: list[GrpcTraffic | MqttTraffic] = [*self.grpc, *self.mqtt]
+        faults = [(each.connection, side.fault) for each in read for side in (each.up, each.down)]
+        missing = [each for each, fault in faults if fault.endswith((CUT_FRAME, CUT_PACKET))]
+        missing += [each.connection for each in self.mqtt if not each.up.has_disconnected]
+        if lost := dict.fromkeys(str(each) for each in missing if each.cut):
+            raise InfrastructureError(
+                f"the wire tap lost the end of {'; '.join(lost)}: audit again, if the machine is "
+                "very busy when it is less so"
+            )
 
     @cached_property
     def messages(self) -> dict[tuple[str, str, str], list[Message]]:

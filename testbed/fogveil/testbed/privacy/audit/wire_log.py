@@ -66,6 +66,8 @@ class Connection:
     closed: float | None = None
     failure: str = ""
     """Why no connection came about, if so."""
+    cut: bool = False
+    """Whether the end of what either side sent may be missing from the log."""
     server_name: str = ""
     """The host name that the caller asked for in its TLS hello."""
     caller_tls: Handshake = field(default_factory=Handshake)

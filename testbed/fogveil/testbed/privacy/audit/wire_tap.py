@@ -33,7 +33,8 @@ from fogveil.testbed.privacy.audit.wire_log import Connection, Handshake, Plane,
 
 HANDSHAKE_TIMEOUT = 20.0
 """Seconds for TLS on either side, on a busy machine."""
-CLOSE_TIMEOUT = 2.0
+CLOSE_TIMEOUT = 30.0
+"""Seconds in which the last words of whoever has left are read, and then those to close."""
 
 
 @dataclass(frozen=True)
@@ -300,15 +301,22 @@ class Relay(asyncio.Protocol):
         if tls.version:
             tls.said.note_data(len(stream.content))
 
-    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 (the signature)
+    def connection_lost(self, error: Exception | None) -> None:
         """The caller has gone: so does the callee."""
         self._caller = None
+        self._note_cut(error)
         self.close()
 
-    def callee_lost(self) -> None:
+    def callee_lost(self, error: Exception | None) -> None:
         """The callee has gone: so does the caller."""
         self._callee = None
+        self._note_cut(error)
         self.close()
+
+    def _note_cut(self, error: Exception | None) -> None:
+        """Note an end that was noticed in writing, maybe before all was read that it had sent."""
+        if isinstance(error, BrokenPipeError):
+            self.connection.cut = True
 
     def close(self) -> None:
         """Close both ends once everything that was received has been relayed."""
@@ -323,6 +331,7 @@ class Relay(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close both ends at once."""
+        self.connection.cut = True
         if self._connecting is not None:
             self._connecting.cancel()
         for transport in (self._caller, self._callee):
@@ -364,8 +373,8 @@ class _Callee(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._relay.data_returned(data)
 
-    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 (the signature)
-        self._relay.callee_lost()
+    def connection_lost(self, error: Exception | None) -> None:
+        self._relay.callee_lost(error)
 
     def pause_writing(self) -> None:
         self._relay.pause_caller()

@@ -22,6 +22,7 @@ from fogveil.testbed.launch.participant_config import Plan
 from fogveil.testbed.privacy.audit.audited_run import process_environments
 from fogveil.testbed.privacy.audit.findings import Finding, Verdict, judge
 from fogveil.testbed.privacy.audit.freshness_check import DrawnValues
+from fogveil.testbed.privacy.audit.traffic import Traffic
 from fogveil.testbed.privacy.audit.twins.answer_times import Delays, answer_delays, compare_times
 from fogveil.testbed.privacy.audit.twins.bursts import CLOUD as BURST_CLOUD
 from fogveil.testbed.privacy.audit.twins.bursts import burst_world, draw_secrets
@@ -120,6 +121,7 @@ class TwinCheck:
             testbed.release()
             environments |= process_environments(testbed)
             testbed.wait()
+        Traffic(tap.log).require_ends()
         self._drawn.add(tap.log)
         form = wire_form(
             tap.log, world.cloud, same_chance=kind.same_chance, public_sizes=sizes_are_public(world)
