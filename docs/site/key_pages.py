@@ -115,20 +115,25 @@ class KeyPage:
         if "prefixItems" in value:
             first = self.kind(value["prefixItems"][0], path)
             return f"list of {len(value['prefixItems'])}: {first}"
-        least = f" at least {value['minItems']}" if value.get("minItems") else ""
-        return f"list of{least}: {self.kind(value['items'], path)}"
+        least = f", at least {value['minItems']}" if value.get("minItems") else ""
+        return f"list of: {self.kind(value['items'], path)}{least}"
 
     def sections(self) -> Iterator[str]:
         """Return a heading and a table for each model, in the order in which keys lead to them."""
         yield self.table(self._schema["title"], self._schema)
-        done: set[str] = set()
-        while outstanding := [n for n in self._titles if n not in done and n not in self._values]:
-            name = outstanding[0]
-            done.add(name)
-            yield self._section(name, 2)
+        yield from self._tables(list(self._titles))
         if self._values:
             yield VALUES
         yield from (self._section(name, 3) for name in self._values)
+
+    def _tables(self, names: list[str]) -> Iterator[str]:
+        """Return the sections of some models, each followed by those that its keys lead to."""
+        for name in names:
+            if name in self._values:
+                continue
+            known = set(self._titles)
+            yield self._section(name, 2)
+            yield from self._tables([each for each in self._titles if each not in known])
 
     def _section(self, name: str, depth: int) -> str:
         schema, title = self._definitions[name], self._titles[name]

@@ -17,6 +17,12 @@ PROJECT = {
     name: f"project/{name.lower()}" for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 }
 """The pages of the repository's root, and where the site has them."""
+REFERENCE = {
+    "testbed/fogveil/testbed/scenario/models.py": "reference/scenario.md",
+    "testbed/fogveil/testbed/cli": "reference/commands.md",
+    "agent/fogveil/agent/learning/hyperparameters.py": "reference/hyperparameters.md",
+}
+"""Sources of which the site has a better page than their text."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".proto": "protobuf", ".yaml": "yaml"}
 LINK = re.compile(r"(?P<code>^```.*?^```|`[^`\n]+`)|\]\((?P<to>[^)\s:#]+)", re.DOTALL | re.MULTILINE)
 """A piece of code, in which nothing is a link, or the beginning of a link to a file."""
@@ -49,7 +55,7 @@ def site_address(path: str) -> str:
     """
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    return PROJECT.get(path, f"source/{path}.md")
+    return (PROJECT | REFERENCE).get(path, f"source/{path}.md")
 
 
 def source_pages(pages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -80,8 +86,8 @@ def source_pages(pages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _outside(page: str, text: str) -> Iterator[str]:
     """Return the paths outside docs/ that a page links to, without those that do not exist."""
     for match in LINK.finditer(text):
-        path = _resolve(page, match["to"]) if match["to"] else "docs/"
-        if not path.startswith(("docs/", "..")) and path not in PROJECT and (ROOT / path).exists():
+        path = _resolve(page, match["to"]) if match["to"] else ".."
+        if site_address(path).startswith("source/") and (ROOT / path).exists():
             yield path
 
 

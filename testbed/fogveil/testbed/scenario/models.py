@@ -355,13 +355,17 @@ class Scenario(ScenarioTable):
     disclosure: Literal["none", "total", "count", "full"] = "count"
     """What every provider discloses to the agent."""
     topology: AnyTopology
+    """The network: generated, read from a file, or listed."""
     roles: Roles | None = None
+    """Required unless the topology is explicit: how many Fog nodes and clusters there are."""
     links: Links = Links()
     fog: FogResources
     cloud: CloudResources
     applications: list[Application] = Field(min_length=1)
+    """The applications, which are the categories of workloads."""
     loops: Loops = Loops()
     sources: AnySources
+    """When workloads are emitted: drawn, at even gaps, or replayed."""
     service: Service = Service()
     electre: ElectreSettings = Field(default_factory=_default_electre)
     events: list[dict[str, Any]] = []
