@@ -1,4 +1,4 @@
-"""What MkDocs calls while it builds the site: generated pages, rewritten links, inlined pictures."""
+"""What MkDocs calls while it builds the site: generated pages, links, pictures in pages."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from docs.site import api_page, command_page, key_pages
-from docs.site.repository_links import PROJECT, ROOT, site_address, rewrite, source_pages
+from docs.site.repository_links import PROJECT, ROOT, rewrite, site_address, source_pages
 
-DRAWING = re.compile(r'<p><img alt="(?P<alt>[^"]*)" src="[^"]*(?P<path>images/architecture/[\w-]+\.svg)" ?/?></p>')
+DRAWING = re.compile(
+    r'<p><img alt="[^"]*" src="[^"]*(?P<path>images/architecture/[\w-]+\.svg)" ?/?></p>'
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -24,10 +24,11 @@ ADDRESS = "#/$defs/"
 HEADER = "| key | type and bounds | default | meaning |\n|---|---|---|---|"
 SCENARIO = """# Scenario keys
 
-Every key of a scenario file, generated from the code that reads it. A file is TOML; `--set KEY=VALUE`
-replaces any key by its dotted path, as in `--set roles.fog=20`. An unknown key and a value out of bounds
-are refused with one sentence that names the file and the key. [Scenarios](../scenarios.md) explains how
-the parts belong together, [your own topology and trace](../tutorials/own_topology.md) builds one.
+Every key of a scenario file, generated from the code that reads it. A file is TOML; `--set
+KEY=VALUE` replaces any key by its dotted path, as in `--set roles.fog=20`. An unknown key and a
+value out of bounds are refused with one sentence that names the file and the key.
+[Scenarios](../scenarios.md) explains how the parts belong together, [your own topology and
+trace](../tutorials/own_topology.md) builds one.
 """
 VALUES = """## Values as tables
 
@@ -36,8 +37,8 @@ Where a key takes a number, some also take one of these tables, such as
 """
 HYPERPARAMETERS = """# Hyper-parameters
 
-Every key of a file for `fogveil train --hyperparameters FILE.toml`, generated from the code that reads it.
-The names are those of the paper's table. A key that is left out keeps its default.
+Every key of a file for `fogveil train --hyperparameters FILE.toml`, generated from the code that
+reads it. The names are those of the paper's table. A key that is left out keeps its default.
 """
 
 
@@ -98,7 +99,9 @@ class KeyPage:
             kinds = value["discriminator"]["mapping"]
             for word, reference in kinds.items():
                 self._titles[reference.removeprefix(ADDRESS)] = f'`{path}`, kind = "{word}"'
-            titles = ((word, self._titles[ref.removeprefix(ADDRESS)]) for word, ref in kinds.items())
+            titles = (
+                (word, self._titles[ref.removeprefix(ADDRESS)]) for word, ref in kinds.items()
+            )
             links = (f"[`{word}`](#{_anchor(title)})" for word, title in titles)
             return f"table of a `kind`: {', '.join(links)}"
         if "enum" in value:

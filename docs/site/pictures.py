@@ -24,7 +24,12 @@ from rich.text import Text
 
 DOCS = Path(__file__).parents[1]
 FOGVEIL = str(Path(sys.executable).with_name("fogveil"))
-PAGES = ("quickstart.md", "tutorials/own_policy.md", "tutorials/own_topology.md", "tutorials/boundary.md")
+PAGES = (
+    "quickstart.md",
+    "tutorials/own_policy.md",
+    "tutorials/own_topology.md",
+    "tutorials/boundary.md",
+)
 COLUMNS = 88
 BLOCK = re.compile(
     r"""^```(?P<language>\w*)(?:[ ]title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```\n
@@ -44,11 +49,13 @@ FORMAT = """<svg class="terminal" viewBox="0 0 {width} {height}" xmlns="http://w
   font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
-<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
+<defs><clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
 {lines}
 </defs>
 <rect width="{width}" height="{height}" rx="9" fill="#0f172a"/>
-<g fill="#475569"><circle cx="26" cy="22" r="6"/><circle cx="46" cy="22" r="6"/><circle cx="66" cy="22" r="6"/></g>
+<g fill="#475569"><circle cx="26" cy="22" r="6"/><circle cx="46" cy="22" r="6"/>
+<circle cx="66" cy="22" r="6"/></g>
 <g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}
 <g class="{unique_id}-matrix">
@@ -61,8 +68,10 @@ FORMAT = """<svg class="terminal" viewBox="0 0 {width} {height}" xmlns="http://w
 THEME = TerminalTheme(
     (15, 23, 42),
     (226, 232, 240),
-    [(51, 65, 85), (251, 113, 133), (94, 234, 212), (250, 204, 21)]
-    + [(125, 211, 252), (196, 181, 253), (103, 232, 249), (226, 232, 240)],
+    [
+        *((51, 65, 85), (251, 113, 133), (94, 234, 212), (250, 204, 21)),
+        *((125, 211, 252), (196, 181, 253), (103, 232, 249), (226, 232, 240)),
+    ],
 )
 
 

@@ -24,7 +24,9 @@ REFERENCE = {
 }
 """Sources of which the site has a better page than their text."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".proto": "protobuf", ".yaml": "yaml"}
-LINK = re.compile(r"(?P<code>^```.*?^```|`[^`\n]+`)|\]\((?P<to>[^)\s:#]+)", re.DOTALL | re.MULTILINE)
+LINK = re.compile(
+    r"(?P<code>^```.*?^```|`[^`\n]+`)|\]\((?P<to>[^)\s:#]+)", re.DOTALL | re.MULTILINE
+)
 """A piece of code, in which nothing is a link, or the beginning of a link to a file."""
 HIDDEN = ("__pycache__", ".")
 
