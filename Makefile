@@ -58,12 +58,11 @@ demo: .venv/.demo
 
 # The site is plain files; to look at it: python3 -m http.server --directory build/site
 docs: .venv/.docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
-	@echo "written: build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 # Pictures of the quick start, from the output of its commands.
 docs-images: .venv/.demo
-	@$(BIN)/python -m docs.site.pictures
+	@$(BIN)/python -m docs.website.pictures
 
 # Tests in containers use the Docker engine that is running, or start one as root;
 # `make test NO_DOCKER=1` leaves them out.

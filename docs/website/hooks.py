@@ -11,8 +11,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site import api_page, command_page, key_pages
-from docs.site.repository_links import PROJECT, ROOT, rewrite, site_address, source_pages
+from docs.website import api_page, command_page, key_pages
+from docs.website.repository_links import PROJECT, ROOT, rewrite, site_address, source_pages
 
 DRAWING = re.compile(
     r'<p><img alt="[^"]*" src="[^"]*(?P<path>images/architecture/[\w-]+\.svg)" ?/?></p>'

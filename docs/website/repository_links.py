@@ -88,8 +88,9 @@ def source_pages(pages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _outside(page: str, text: str) -> Iterator[str]:
     """Return the paths outside docs/ that a page links to, without those that do not exist."""
     for match in LINK.finditer(text):
-        path = _resolve(page, match["to"]) if match["to"] else ".."
-        if site_address(path).startswith("source/") and (ROOT / path).exists():
+        path = _resolve(page, match["to"]) if match["to"] else ""
+        inside = site_address(path).startswith("source/") and not path.startswith("..")
+        if path and inside and (ROOT / path).exists():
             yield path
 
 
