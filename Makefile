@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo results test test-slow bench bench-docker lint format protocol mosquitto tshark clean
+.PHONY: demo docs docs-images results test test-slow bench bench-docker lint format protocol mosquitto tshark clean
 
 # Installed once, and again when the pinned versions change. The demo trains an agent, so it needs
 # the extra `train`.
@@ -19,6 +19,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .venv/.development: .venv/.demo
 	@echo "installing what the tests need into .venv (a few minutes, once)"
 	@$(PIP) --editable .[dev] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@touch $@
+
+.venv/.docs: .venv/.demo
+	@echo "installing what the docs site needs into .venv (once)"
+	@$(PIP) --editable .[docs] 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@touch $@
 
 # Tests need mosquitto itself, but not the service that Debian starts with it.
@@ -50,6 +55,14 @@ results: .venv/.development
 
 demo: .venv/.demo
 	@$(BIN)/python -m fogveil.testbed.experiments.demo
+
+# The site is plain files; to look at it: python3 -m http.server --directory build/site
+docs: .venv/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# Pictures of the quick start, from the output of its commands.
+docs-images: .venv/.demo
+	@$(BIN)/python -m docs.website.pictures
 
 # Tests in containers use the Docker engine that is running, or start one as root;
 # `make test NO_DOCKER=1` leaves them out.

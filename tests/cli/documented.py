@@ -5,15 +5,31 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import NamedTuple
 
 from support import ROOT
 
-PAGES = {"README.md": 2, "docs/scenarios.md": 2, "docs/records.md": 1, "docs/agents.md": 2}
-"""The pages whose commands a reader can copy one after the other; the others need a second
-terminal, Docker, or hours. How many outputs each shows that do not take minutes to print."""
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PAGES = {
+    ("README.md",): 2,
+    ("docs/scenarios.md",): 2,
+    ("docs/records.md",): 1,
+    ("docs/agents.md",): 2,
+    ("docs/quickstart.md", "docs/tutorials/own_policy.md", "docs/tutorials/boundary.md"): 7,
+    ("docs/tutorials/own_agent.md",): 0,
+    ("docs/tutorials/own_topology.md",): 1,
+}
+"""The pages whose commands a reader can copy one after the other, several in one folder where they
+share a run; the others need a second terminal, Docker, or minutes. How many outputs they show, as
+text or picture, that do not take minutes to print."""
+FENCED = re.compile(
+    r"""^```(?P<language>\w*)(?:[ ]title="(?P<title>[^"]+)")?\n(?P<body>.*?)^```\n
+    (?:\n!\[[^\]]*\]\((?P<picture>[^)]+\.svg)\))?""",
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
+"""A block of code, the name of the file that it is, and the picture of what it prints."""
+PRINTED = re.compile(r"<desc>(.*?)</desc>", re.DOTALL)
 INLINE = re.compile(r"`(fogveil [^`]+)`")
 TRAINING = "buffer_capacity = 1000\ntraining_steps = 20\n"
 SHORTER = {
@@ -53,23 +69,38 @@ def read(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
+def pages() -> list[str]:
+    """Return all pages of the repository."""
+    found = sorted((ROOT / "docs").rglob("*.md"))
+    return ["README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in found)]
+
+
 def commands(page: str) -> list[Command]:
     """Return the commands of a page in the order of reading."""
     text = read(page)
-    places = [*_fenced(text), *_inline(text)]
+    places = [*_fenced(page), *_inline(text)]
     return [command for _, command in sorted(places, key=lambda place: place[0])]
 
 
-def _fenced(text: str) -> Iterator[tuple[int, Command]]:
-    for block in FENCED.finditer(text):
-        body = block[2].replace("\\\n", " ")
+def _fenced(page: str) -> Iterator[tuple[int, Command]]:
+    for block in FENCED.finditer(read(page)):
+        body = block["body"].replace("\\\n", " ")
         if body.startswith("$ fogveil"):
             first, _, output = body.partition("\n")
             yield block.start(), Command(first.removeprefix("$ "), output)
         else:
+            printed = (
+                _pictured((ROOT / page).parent / block["picture"]) if block["picture"] else None
+            )
             for line in body.splitlines():
                 if line.startswith("fogveil "):
-                    yield block.start(), Command(line, None)
+                    yield block.start(), Command(line, printed)
+
+
+def _pictured(picture: Path) -> str | None:
+    """Return the text that a picture of a command shows."""
+    printed = PRINTED.search(picture.read_text(encoding="utf-8"))
+    return unescape(printed[1]) if printed else None
 
 
 def _inline(text: str) -> Iterator[tuple[int, Command]]:
@@ -89,10 +120,22 @@ def comparable(output: str) -> list[str]:
 
 def python_example(page: str, word: str) -> str:
     """Return the Python example of a page that holds a word."""
-    return next(block[2] for block in FENCED.finditer(read(page)) if word in block[2] and block[1])
+    return next(text for text in python_blocks(page) if word in text)
 
 
-def write_examples(folder: Path) -> None:
-    """Write the files that the commands of the pages name."""
+def python_blocks(page: str, *, titled: bool = True) -> list[str]:
+    """Return the Python examples of a page, with or without those that are files."""
+    return [
+        block["body"]
+        for block in FENCED.finditer(read(page))
+        if block["language"] == "python" and (titled or not block["title"])
+    ]
+
+
+def write_examples(folder: Path, page: str) -> None:
+    """Write the files that the commands of a page name."""
     (folder / "my_policy.py").write_text(python_example("README.md", "(Policy)"), encoding="utf-8")
     (folder / "short.toml").write_text(TRAINING, encoding="utf-8")
+    for block in FENCED.finditer(read(page)):
+        if block["title"] and block["title"] != "short.toml":  # ours is shorter still
+            (folder / block["title"]).write_text(block["body"], encoding="utf-8")

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from documented import PAGES, commands, comparable, python_example, read, write_examples
+import typer
+from documented import (
+    PAGES,
+    Command,
+    commands,
+    comparable,
+    pages,
+    python_blocks,
+    python_example,
+    read,
+    write_examples,
+)
 from federated_support import once
 from packaging_support import Environment, build_wheel, linked_environment, outside
 from support import ROOT
 
 from fogveil.broker import mosquitto
+from fogveil.testbed.cli.app import app
 
 MOST_LINES = 200
 NOT_HERE = {"docs/scenarios.md": ["/data/Abilene.gml"]}
@@ -40,9 +56,30 @@ def test_a_newcomer_has_nothing_that_only_the_tests_need(newcomer, library, tmp_
 
 def follow_page(page: str, environment: Environment, folder: Path, *, short: bool) -> int:
     """Run the commands of a page one after the other; return how many outputs were compared."""
-    write_examples(folder)
+    return follow_pages((page,), environment, folder, short=short)
+
+
+def follow_pages(
+    names: Sequence[str], environment: Environment, folder: Path, *, short: bool
+) -> int:
+    """Run the code and the commands of some pages in one folder, no command twice."""
+    compared, done_before = 0, set()
+    for page in names:
+        write_examples(folder, page)
+        for code in python_blocks(page, titled=False):
+            if "(Policy)" not in code:  # the README's example is run as a policy
+                environment.run("python", "-c", code, cwd=folder)
+        new = [command for command in commands(page) if command.text not in done_before]
+        done_before |= {command.text for command in new}
+        compared += follow_commands(page, new, environment, folder, short=short)
+    return compared
+
+
+def follow_commands(
+    page: str, found: Sequence[Command], environment: Environment, folder: Path, *, short: bool
+) -> int:
     compared = 0
-    for command in commands(page):
+    for command in found:
         if any(name in command.text for name in NOT_HERE.get(page, ())):
             continue
         words = command.shortened() if short else command.words
@@ -55,14 +92,18 @@ def follow_page(page: str, environment: Environment, folder: Path, *, short: boo
     return compared
 
 
-@pytest.mark.parametrize(("page", "outputs"), [*PAGES.items()])
-def test_commands_print_what_a_page_shows(page, outputs, newcomer, tmp_path):
-    assert follow_page(page, newcomer, tmp_path, short=True) == outputs
+@pytest.mark.parametrize(("names", "outputs"), [*PAGES.items()], ids=str)
+def test_commands_print_what_a_page_shows(names, outputs, newcomer, tmp_path):
+    assert follow_pages(names, newcomer, tmp_path, short=True) == outputs
 
 
 @pytest.mark.slow
-def test_comparisons_print_what_a_page_shows(newcomer, tmp_path):
-    assert follow_page("docs/records.md", newcomer, tmp_path, short=False) == 2
+@pytest.mark.parametrize(
+    ("page", "outputs"),
+    [("docs/records.md", 2), ("docs/quickstart.md", 7), ("docs/tutorials/own_policy.md", 1)],
+)
+def test_comparisons_print_what_a_page_shows(page, outputs, newcomer, tmp_path):
+    assert follow_page(page, newcomer, tmp_path, short=False) == outputs
 
 
 @pytest.mark.slow
@@ -93,7 +134,7 @@ def test_make_demo_installs_all_that_the_readme_needs(tmp_path):
     newcomer = Environment(checkout / ".venv")
     missing = newcomer.run("python", "-c", "import pytest", cwd=checkout, check=False)
     assert "ModuleNotFoundError" in missing.stderr
-    assert follow_page("README.md", newcomer, checkout, short=True) == PAGES["README.md"]
+    assert follow_page("README.md", newcomer, checkout, short=True) == PAGES["README.md",]
 
 
 def copy_checkout(folder: Path) -> Path:
@@ -121,20 +162,45 @@ def test_the_example_policy_is_ten_lines():
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
 
 
-def pages() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages())
 def test_files_that_a_page_links_to_exist(page):
-    text = page.read_text(encoding="utf-8")
-    for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", text):
-        assert (page.parent / link).exists(), link
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", read(page)):
+        assert ((ROOT / page).parent / link).exists(), link
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages())
+def test_commands_of_a_page_have_the_options_that_it_names(page):
+    for command in commands(page):
+        check_command(command.words)
+
+
+def check_command(words: list[str]) -> None:
+    """Parse a command as `fogveil` does, without running it."""
+    command: Any = typer.main.get_command(app)
+    arguments = words[1:]
+    while hasattr(command, "commands") and arguments[0] in command.commands:
+        command = command.commands[arguments.pop(0)]
+    if "--help" not in arguments:
+        command.make_context(" ".join(words), arguments)
+
+
+def test_a_wrong_option_on_a_page_is_found():
+    with pytest.raises(Exception, match="No such option"):
+        check_command(["fogveil", "run", "tiny", "--polcy", "jsq"])
+
+
+@pytest.mark.parametrize("page", pages())
+def test_python_of_a_page_can_be_parsed_and_its_imports_exist(page):
+    for code in python_blocks(page):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(node.module)
+                assert all(hasattr(module, alias.name) for alias in node.names), node.module
+
+
+@pytest.mark.parametrize("page", pages())
 def test_modules_that_a_page_names_exist(page):
-    text = page.read_text(encoding="utf-8")
+    text = read(page)
     modules = re.findall(r"(?:python -m |`)((?:fogveil|benchmarks)(?:\.[a-z_]\w*)+)", text)
     for module in modules:
         assert find_module(module), module

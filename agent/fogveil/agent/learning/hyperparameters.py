@@ -21,11 +21,15 @@ class Hyperparameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     discount_factor: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    """Weight of the next step's value against this step's reward."""
     epsilon_decay_share: Annotated[float, Field(gt=0, le=1)] = 0.75
     """Share of the training steps over which epsilon falls linearly."""
     epsilon_first: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Chance of a random action at the first training step."""
     epsilon_last: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Chance of a random action once epsilon has fallen."""
     buffer_capacity: Annotated[int, Field(ge=200)] = 1_000_000
+    """Transitions that the replay buffer holds."""
     buffer_population: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the capacity that is filled before training begins."""
     population_epsilon: Annotated[float, Field(ge=0, le=1)] = 1.0
@@ -35,13 +39,17 @@ class Hyperparameters(BaseModel):
     reward_reach: Annotated[int, Field(ge=0)] = 40
     """For veil and veil-total: how many jobs behind a job are asked how much it delayed them."""
     batch_size: Positive = 50
+    """Transitions drawn from the buffer for one training step."""
     train_period: Positive = 4
     """Decision steps between two training steps."""
     target_update_period: Positive = 2000
     """Decision steps between two copies of the online network to the target network."""
     layers: tuple[Positive, ...] = (256, 128, 64)
+    """Neurons of the hidden layers, first to last."""
     learning_rate: Annotated[float, Field(gt=0)] = 2.5e-4
+    """Step size of Adam."""
     training_steps: Positive = 150_000
+    """Updates of the online network in the phase `training`."""
 
     @property
     def population_decisions(self) -> int:

@@ -30,6 +30,7 @@ class Uniform(ScenarioTable):
     """Drawn per link, uniformly between two bounds."""
 
     uniform: tuple[Positive, Positive] = Field(strict=False)
+    """The lower and the upper bound."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -42,29 +43,38 @@ class Attribute(ScenarioTable):
     """An attribute of the graph file's links, times a factor."""
 
     attribute: str
+    """Name of the attribute in the graph file."""
     factor: Positive = 1.0
+    """What the attribute's value is multiplied by."""
     default: Positive | None = None
+    """Value of links without the attribute, before the factor; without it they are refused."""
 
 
 class Coordinates(ScenarioTable):
     """The great-circle distance between the nodes of the graph file, as simulated time."""
 
     km_per_unit: Positive
+    """Kilometres that a message travels in a time unit."""
     longitude: str = "Longitude"
+    """Name of the nodes' attribute in degrees east."""
     latitude: str = "Latitude"
+    """Name of the nodes' attribute in degrees north."""
     least: Positive = 0.1
+    """The delay of links that would be shorter."""
 
 
 class Linear(ScenarioTable):
     """Spread evenly over the Fog nodes, the first value for the most central node."""
 
     linear: tuple[Positive, Positive] = Field(strict=False)
+    """The values of the first and of the last Fog node."""
 
 
 class Profile(ScenarioTable):
     """Values in order of centrality, interpolated where there are more or fewer Fog nodes."""
 
     profile: list[Positive] = Field(min_length=2)
+    """The values, that of the most central Fog node first."""
 
 
 PerNode = Positive | Linear | Profile | list[Positive]
@@ -78,7 +88,9 @@ class GeneratedTopology(ScenarioTable):
 
     kind: Literal["internet_as"]
     nodes: Annotated[int, Field(ge=10, le=100_000)]
+    """Number of nodes of the graph, relays included."""
     seed: Seed = 0
+    """Selects the graph."""
 
 
 class FileTopology(ScenarioTable):
@@ -86,21 +98,27 @@ class FileTopology(ScenarioTable):
 
     kind: Literal["file"]
     file: str
+    """Path of the graph, ending in .graphml, .gml or .json, relative to the scenario's file."""
 
 
 class ExplicitNode(ScenarioTable):
     """A node by name, with its role; a relay only forwards."""
 
     name: Name
+    """Name of the node; not agent, sources, clock or broker."""
     role: Literal["cloud", "fog", "cluster", "relay"] = "relay"
+    """What the node is; there is exactly one Cloud."""
 
 
 class ExplicitLink(ScenarioTable):
     """A link between two nodes of the list."""
 
     between: tuple[Name, Name] = Field(strict=False)
+    """The names of two nodes."""
     bandwidth: Positive | None = None
+    """Bytes per time unit, in place of links.bandwidth."""
     propagation: Positive | None = None
+    """Time units, in place of links.propagation."""
 
 
 class ExplicitTopology(ScenarioTable):
@@ -108,7 +126,9 @@ class ExplicitTopology(ScenarioTable):
 
     kind: Literal["explicit"]
     nodes: list[ExplicitNode] = Field(min_length=3)
+    """The nodes; Fog nodes are numbered in this order."""
     links: list[ExplicitLink] = Field(min_length=2)
+    """The links; all nodes must be connected."""
 
 
 AnyTopology = Annotated[
@@ -120,7 +140,9 @@ class Roles(ScenarioTable):
     """Number of nodes of each role, chosen by betweenness centrality; there is one Cloud."""
 
     fog: Annotated[int, Field(ge=1)]
+    """Number of Fog nodes: the most central ones after the Cloud."""
     clusters: Annotated[int, Field(ge=1)]
+    """Number of IoT clusters; each is a leaf beside a Fog node."""
     seed: Seed = 0
     """Selects the Fog nodes that have a cluster, if not all do."""
 
@@ -129,8 +151,11 @@ class Links(ScenarioTable):
     """Bandwidth (bytes per time unit) and propagation delay of links without their own."""
 
     bandwidth: Positive | Uniform | Attribute = 100.0
+    """Bytes per time unit: a number, drawn, or an attribute of the graph file."""
     propagation: Positive | Uniform | Attribute | Coordinates = 1.0
+    """Time units: a number, drawn, an attribute of the graph file, or by distance."""
     seed: Seed = 0
+    """Selects what is drawn."""
 
 
 # --- providers ---------------------------------------------------------------------------------
@@ -140,9 +165,13 @@ class FogResources(ScenarioTable):
     """The providers' secrets: speed (instructions per time unit), memory, servers, discipline."""
 
     ipt: PerNode
+    """Speed in instructions per time unit: one for all, spread, or one for each node."""
     ram: PerNode = 16.0
+    """Memory in any unit, a criterion of the ELECTRE policies alone; given like ipt."""
     servers: Annotated[int, Field(ge=1)] = 1
+    """Jobs that a node serves at the same time."""
     discipline: Literal["fifo", "sjf"] = "fifo"
+    """`fifo` serves in order of arrival, `sjf` the shortest waiting job first."""
     assignment: Literal["centrality", "shuffled"] = "centrality"
     """`shuffled` assigns the resources at random, so that centrality reveals nothing of them."""
     seed: Seed = 0
@@ -153,18 +182,26 @@ class CloudResources(ScenarioTable):
     """The Cloud: a node with a queue that is never an action."""
 
     ipt: Positive
+    """Speed in instructions per time unit."""
     ram: Positive = 64.0
+    """Memory, in the unit of fog.ram."""
     servers: Annotated[int, Field(ge=1)] = 1
+    """Jobs that the Cloud serves at the same time."""
     discipline: Literal["fifo", "sjf"] = "fifo"
+    """As for the Fog nodes."""
 
 
 class Application(ScenarioTable):
     """An application, and so a category of workloads."""
 
     name: Name
+    """Name of the category."""
     instructions: Positive
+    """Work of a job; divided by a node's ipt it is the mean service time there."""
     bytes_up: NotNegative
+    """Size of a workload on its way to the node, and on to the Cloud."""
     bytes_down: NotNegative
+    """Size of the result on its way back."""
     deadline: Positive | None = None
     """For the Fog loop, in time units. Only the evaluation uses it: no participant receives it."""
 
@@ -173,7 +210,9 @@ class Loops(ScenarioTable):
     """The Cloud loop: the share of workloads forwarded to the Cloud, and the share fed back."""
 
     to_cloud: Share = 0.1
+    """Share of the workloads that go on to the Cloud after their Fog node."""
     feedback: Share = 0.5
+    """Share of those of which the Cloud sends a result to the cluster."""
 
 
 # --- workload ----------------------------------------------------------------------------------
@@ -184,6 +223,7 @@ class PoissonSources(ScenarioTable):
 
     kind: Literal["poisson"]
     scale: Positive
+    """β: mean time between two workloads of a source; the smaller, the heavier the load."""
 
 
 class DeterministicSources(ScenarioTable):
@@ -191,16 +231,22 @@ class DeterministicSources(ScenarioTable):
 
     kind: Literal["deterministic"]
     scale: Positive
+    """Time between two workloads of a source."""
     phase: Literal["spread", "together"] = "spread"
+    """`together` lets all sources emit at the same instants, `spread` spaces them evenly."""
 
 
 class TraceColumns(ScenarioTable):
     """Names of the trace's columns; only the time is required."""
 
     time: str
+    """Column of arrival times, in order: numbers or time stamps."""
     demand: str | None = None
+    """Column of job sizes; without it every job has its application's instructions."""
     category: str | None = None
+    """Column of application names; without it the application of the nearest size, or in turn."""
     cluster: str | None = None
+    """Column of cluster names; without it the clusters take turns."""
 
 
 class TraceSources(ScenarioTable):
@@ -208,7 +254,9 @@ class TraceSources(ScenarioTable):
 
     kind: Literal["trace"]
     file: str
+    """Path of the trace, ending in .csv or .parquet, relative to the scenario's file."""
     columns: TraceColumns
+    """Which columns of the file are used."""
     time_scale: Positive = 1.0
     """Simulated time units per unit of the time column (per second, for time stamps)."""
     demand_scale: Positive = 1.0
@@ -224,6 +272,7 @@ class Service(ScenarioTable):
     """Service time = factor · instructions / IPT; the factor has mean 1 and belongs to the job."""
 
     distribution: Literal["deterministic", "exponential", "erlang", "pareto"] = "deterministic"
+    """How the factor is drawn; `deterministic` makes it 1."""
     shape: Annotated[int, Field(ge=1, le=1000)] = 1
     """Of the erlang distribution."""
     tail: Annotated[float, Field(gt=1, le=1000)] | None = None
@@ -247,10 +296,16 @@ class ElectreCriterion(ScenarioTable):
     """One ELECTRE criterion: its weight and its thresholds, as shares of the criterion's range."""
 
     name: Literal["service", "ipt", "ram", "latency", "bandwidth", "hops", "queue"]
+    """What is compared."""
     weight: Positive
+    """Its weight among the criteria."""
     indifference: NotNegative = 0.05
+    """Differences up to this share of the range do not count."""
     preference: NotNegative = 0.2
+    """Differences from this share of the range on count in full."""
     veto: Positive | None = None
+    """A difference of this share of the range against a node excludes it, whatever else speaks for
+    it."""
 
     @model_validator(mode="after")
     def _thresholds_ordered(self) -> Self:
@@ -265,7 +320,9 @@ class ElectreSettings(ScenarioTable):
     """Criteria of the ELECTRE policies; only `electre-queue` uses the criterion `queue`."""
 
     criteria: list[ElectreCriterion] = Field(min_length=1)
+    """The criteria of `electre` and `electre-queue`."""
     queue: ElectreCriterion
+    """The criterion that `electre-queue` adds."""
 
     @model_validator(mode="after")
     def _queue_is_separate(self) -> Self:
@@ -298,20 +355,28 @@ class Scenario(ScenarioTable):
     """A whole scenario, as one TOML file gives it."""
 
     name: Name
+    """Name of the scenario, in tables, figures and folders."""
     seed: int = 1
     """Any integer. A participant's seed is derived from it one-way, but a small one can be found by
     trying all; only one of about 128 random bits hides the other participants' seeds."""
     horizon: Positive = 10_000.0
+    """Simulated time at which sources stop; what is queued then is served to the end."""
     count: Annotated[CountKind, Field(strict=False)] = CountKind.WAITING
+    """Which jobs a count counts: those that wait, or also those in service."""
     disclosure: Literal["none", "total", "count", "full"] = "count"
+    """What every provider discloses to the agent."""
     topology: AnyTopology
+    """The network: generated, read from a file, or listed."""
     roles: Roles | None = None
+    """Required unless the topology is explicit: how many Fog nodes and clusters there are."""
     links: Links = Links()
     fog: FogResources
     cloud: CloudResources
     applications: list[Application] = Field(min_length=1)
+    """The applications, which are the categories of workloads."""
     loops: Loops = Loops()
     sources: AnySources
+    """When workloads are emitted: drawn, at even gaps, or replayed."""
     service: Service = Service()
     electre: ElectreSettings = Field(default_factory=_default_electre)
     events: list[dict[str, Any]] = []
