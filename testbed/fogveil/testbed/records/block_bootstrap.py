@@ -34,7 +34,8 @@ def cells_of(emitted: Floats) -> Cells:
     """Return the cell of each workload by the time of its emission."""
     first, last = emitted.min(), emitted.max()
     share = (emitted - first) / (last - first or 1.0)
-    return np.minimum((share * CELLS).astype(np.intp), CELLS - 1)
+    cells: Cells = np.minimum((share * CELLS).astype(np.intp), CELLS - 1)
+    return cells
 
 
 @cache
@@ -50,7 +51,7 @@ def _weights() -> Floats:
     return weights
 
 
-def ratio_half_width(sums: Sequence[float] | Floats, others: Sequence[float] | Floats) -> float:
+def ratio_half_width(sums: npt.ArrayLike, others: npt.ArrayLike) -> float:
     """Return the half-width of the 95 % interval of one sum over another, both given by cell."""
     above, below = _weights() @ np.asarray(sums), _weights() @ np.asarray(others)
     return _half_width(above[below > 0] / below[below > 0])

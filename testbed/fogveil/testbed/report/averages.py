@@ -129,7 +129,7 @@ def average_table(averages: Sequence[PolicyAverage]) -> pa.Table:
         rows.append(row)
     types = {"policy": pa.string(), "level": pa.string(), "interval": pa.string()}
     types |= {"rate": pa.float64(), "horizon": pa.float64(), "seeds": pa.int64()}
-    columns = ("policy", "level", "rate", "horizon", "seeds", "interval")
-    columns += tuple(f"{name}{end}" for name in names for end in ("", "_ci95"))
+    columns = ["policy", "level", "rate", "horizon", "seeds", "interval"]
+    columns += [f"{name}{end}" for name in names for end in ("", "_ci95")]
     schema = pa.schema([(name, types.get(name, pa.float64())) for name in columns])
     return pa.Table.from_pylist(rows, schema)
