@@ -76,9 +76,8 @@ def draw(curve: Curve, rivals: dict[str, float], path: Path) -> None:
     """Draw the learning curve, and the rivals' delays as levels."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes: Axes = figure.add_subplot()
-    stretches = np.array(curve.delays[: len(curve.delays) // STRETCH * STRETCH]).reshape(
-        -1, STRETCH
-    )
+    complete = len(curve.delays) // STRETCH
+    stretches = np.reshape(curve.delays[: complete * STRETCH], (complete, STRETCH))
     at = STRETCH * (np.arange(complete) + 1)
     axes.plot(at, stretches.mean(axis=1), ".-", label=f"PPO, mean of {STRETCH} workloads")
     for name, level in rivals.items():
