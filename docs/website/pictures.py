@@ -121,7 +121,7 @@ def _run(command: list[str], folder: Path) -> str:
 
 def draw(command: str, printed: str, title: str) -> str:
     """Return a picture of a terminal in which a command was typed."""
-    lines = Text.from_ansi(printed).split("\n", allow_blank=True)
+    lines = list(Text.from_ansi(printed).split("\n", allow_blank=True))
     for line in lines:
         line.rstrip()
     width = max(COLUMNS, len(command) + 2, *(line.cell_len for line in lines))
