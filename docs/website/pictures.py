@@ -121,10 +121,10 @@ def _run(command: list[str], folder: Path) -> str:
 
 def draw(command: str, printed: str, title: str) -> str:
     """Return a picture of a terminal in which a command was typed."""
-    lines = Text.from_ansi(printed).split("\n", allow_blank=True)
+    lines = list(Text.from_ansi(printed).split("\n", allow_blank=True))
     for line in lines:
         line.rstrip()
-    width = max(len(command) + 2, *(line.cell_len for line in lines))
+    width = max(COLUMNS, len(command) + 2, *(line.cell_len for line in lines))
     console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
     console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
     for line in _without_blank_ends(lines):

@@ -181,9 +181,10 @@ def _shared() -> set[str]:
     """Return the folders into which several distributions of this environment install."""
     owners: dict[str, set[str]] = {}
     for distribution in metadata.distributions():
+        name = distribution.name  # parsed anew at each look
         for file in distribution.files or ():
             if len(file.parts) > 1:
-                owners.setdefault(file.parts[0], set()).add(distribution.name)
+                owners.setdefault(file.parts[0], set()).add(name)
     return {name for name, several in owners.items() if len(several) > 1}
 
 
