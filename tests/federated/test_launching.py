@@ -153,7 +153,7 @@ def test_results_of_an_earlier_run_are_removed_and_other_files_stay(tmp_path: Pa
         (tmp_path / name).write_text("old")
     folder = RunFolder(tmp_path)
     folder.claim()
-    folder.log("clock", "hello", 31)
+    folder.log("clock", "hello")
     folder.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes", "testbed.log"]
     assert "old" not in (tmp_path / "testbed.log").read_text()
@@ -171,7 +171,7 @@ def test_a_folder_of_participants_that_no_run_left_is_not_touched(tmp_path: Path
 def test_a_folder_belongs_to_one_testbed_at_a_time(tmp_path: Path):
     first, second = RunFolder(tmp_path), RunFolder(tmp_path)
     first.claim()
-    first.log("clock", "first", 31)
+    first.log("clock", "first")
     with pytest.raises(InputError, match="another testbed is running in this folder"):
         second.claim()
     second.close()

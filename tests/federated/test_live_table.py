@@ -6,15 +6,18 @@ import io
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from federated_support import make_scenario
 from rich.console import Console
 from support import ROOT
 
+from fogveil.core.errors import InputError
 from fogveil.testbed.launch import live_table
 from fogveil.testbed.launch.federated_run import run_federated
 from fogveil.testbed.launch.participant_config import Plan
+from fogveil.testbed.launch.run_folder import RunFolder
 
 
 @pytest.mark.parametrize(
@@ -57,10 +60,13 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("limit", "file"),
-    [(50, "testbed.log"), (300, "identity"), (1700, "participants/clock|testbed")],
+    ("limit", "code", "sentence"),
+    [
+        (300, 2, "identity: cannot be written: File too large; choose another folder"),
+        (1700, 3, "broker: cannot be started in .*/participants/broker: File too large"),
+    ],
 )
-def test_a_full_disk_is_one_sentence(tmp_path, limit, file):
+def test_a_full_disk_is_one_sentence(tmp_path, limit, code, sentence):
     """A limit on the size of files refuses to write on, as a full disk does."""
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(limit), str(tmp_path / "run")],
@@ -69,6 +75,17 @@ def test_a_full_disk_is_one_sentence(tmp_path, limit, file):
         text=True,
         check=False,
     )
-    assert done.returncode == 2, done.stderr
-    assert re.search(rf"({file}).*: cannot be written: File too large", done.stderr)
+    assert done.returncode == code, done.stderr
+    assert re.search(sentence, done.stderr)
     assert "Traceback" not in done.stderr
+
+
+def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.claim()
+    folder.close()
+    folder._log = Path("/dev/full").open("w")  # noqa: SIM115 (the folder closes it)
+    with pytest.raises(InputError, match="testbed.log: cannot be written: No space left on device"):
+        folder.log("agent", "a line")
+    folder.close()
+    assert folder._log.closed
