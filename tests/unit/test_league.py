@@ -55,9 +55,9 @@ class Nowhere(First):
 # --- the definition ------------------------------------------------------------------------------
 
 
-def test_the_definition_of_league_1_is_fixed():
+def test_the_definition_of_league_2_is_fixed():
     """If this fails, the set has changed: raise league.VERSION, and pin the new digest here."""
-    assert (league.VERSION, digest()) == (1, "072f32a3aa824c35")
+    assert (league.VERSION, digest()) == (2, "a1ca81359863e11c")
 
 
 def test_the_set_is_what_its_page_says():

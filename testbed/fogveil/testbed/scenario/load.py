@@ -231,7 +231,10 @@ def _value_place(fault: ErrorDetails, table: Any) -> tuple[int | str, ...]:
 
 
 def _suggestion(key: str) -> str:
-    known = {name for model in ScenarioTable.__subclasses__() for name in model.model_fields}
+    models = list(ScenarioTable.__subclasses__())
+    for model in models:
+        models += model.__subclasses__()  # those of sweeps are derived once more
+    known = {name for model in models for name in model.model_fields}
     name = key.rpartition(".")[2]
     similar = get_close_matches(name, known - {name}, 1)
     return f"; did you mean {similar[0]}?" if similar else ""

@@ -12,7 +12,6 @@ import pyarrow as pa
 from fogveil.testbed.experiments.comparison import results_by_policy
 from fogveil.testbed.experiments.sweep.plan import Cell, SweepPlan
 from fogveil.testbed.report.averages import Result
-from fogveil.testbed.scenario.load import ALIASES
 
 FIRST = ("scenario", "policy", "level", "seed", "seeds", "training_seed")
 HIDDEN = ("electre.", "events")
@@ -62,9 +61,12 @@ def _row(plan: SweepPlan, cell: Cell, result: Result, seeds: int) -> dict[str, A
     row |= {f"utilisation.{node}": share for node, share in summary["utilisation"].items()}
     keys = {key: value for key, value in flatten(result["scenario"]).items() if key not in row}
     row |= {key: value for key, value in keys.items() if not key.startswith(HIDDEN)}
-    for short, key in ALIASES.items():
-        if key in keys:
-            row.setdefault(short, keys[key])
+    for short, value in (
+        ("fog.count", len(result["nodes"])),
+        ("clusters.count", len(result["clusters"])),
+        ("rate", result["scenario"]["sources"].get("scale")),
+    ):
+        row.setdefault(short, value)
     row |= {"run_hash": result["run_hash"], "cpu_seconds": result["cpu_seconds"]}
     row |= {f"version.{name}": text for name, text in result["versions"].items()}
     return row | {"commit": result.get("provenance", {}).get("commit")}
