@@ -62,6 +62,12 @@ def episode_of(model, env, normalise=lambda vector: vector) -> str:
             return info["run_hash"]
 
 
+@pytest.fixture(autouse=True)
+def _no_old_gym(monkeypatch):
+    """Doctests put our folder `gym` on the path, and the library looks for OpenAI's of that name."""
+    monkeypatch.setitem(sys.modules, "gym", None)
+
+
 @pytest.fixture(scope="module")
 def ppo_on_paper():
     """A PPO that was trained for a moment on normalised observations, in two environments."""
