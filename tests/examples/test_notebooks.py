@@ -13,9 +13,9 @@ NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
 def kinds_of_output(notebook: nbformat.NotebookNode) -> list[list[str]]:
-    """Return what each cell of code shows: text, errors, pictures; of a picture also its type."""
+    """Return what each cell of code shows: streams by name, all else by its types."""
     return [
-        sorted({str(output.get("data", {}).keys() or output.name) for output in cell.outputs})
+        sorted({str(sorted(output.get("data", [])) or output.name) for output in cell.outputs})
         for cell in notebook.cells
         if cell.cell_type == "code"
     ]
