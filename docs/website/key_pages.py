@@ -223,7 +223,7 @@ def _anchor(title: str) -> str:
 
 
 def _first_key(schema: Schema) -> str:
-    return next(iter(schema["properties"]))
+    return str(next(iter(schema["properties"])))
 
 
 def _first_sentence(text: str) -> str:
