@@ -64,7 +64,7 @@ def episode_of(model, env, normalise=lambda vector: vector) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_old_gym(monkeypatch):
-    """Doctests put our folder `gym` on the path, and the library looks for OpenAI's of that name."""
+    """Doctests put our folder `gym` on the path, and the library looks for another of that name."""
     monkeypatch.setitem(sys.modules, "gym", None)
 
 

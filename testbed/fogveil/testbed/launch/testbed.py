@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -41,6 +41,8 @@ LINES_KEPT = 1000
 """Lines of each participant that stay in memory."""
 PENDING_REPORTS = 10_000
 """Reports that may wait to be handled: many times those of an honest run."""
+LOOKS = 10
+"""Looks at the output of all participants after which everything that they had written is read."""
 
 
 class Testbed:
@@ -77,6 +79,8 @@ class Testbed:
         self._split: Split | None = None
         self._boundaries: dict[str, str] = {}
         """Where the agent dials the providers."""
+        self._admitted: set[str] = set()
+        """Whom the clock has reported to have joined, started or not."""
         self._lost: str | None = None
         """Whom the clock has reported as lost."""
         self._reports: list[tuple[str, Report]] = []
@@ -212,6 +216,13 @@ class Testbed:
         for _ in self.reports():
             pass
 
+    def has_admitted(self, name: str) -> bool:
+        """Return whether the clock has admitted somebody under a name, started or not."""
+        with suppress(InfrastructureError):  # it has admitted whom nobody started
+            for _ in range(LOOKS):
+                self._handle_events(0.0)
+        return name in self._admitted
+
     def _new_reports(self) -> Iterator[tuple[str, Report]]:
         reports, self._reports = self._reports, []
         yield from reports
@@ -289,6 +300,7 @@ class Testbed:
             if participant.state == "starting":  # else the clock's report of it arrived first
                 participant.state = "listening"
         if (joined := report.get("joined")) is not None:
+            self._admitted.add(joined)
             if joined not in self.participants:
                 raise InfrastructureError(
                     f"{participant.name} reported that '{safe_text(joined)}' has joined, whom "
