@@ -8,8 +8,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fogveil.testbed.scenario.models import Scenario
+
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REPRESENTATION = re.compile(r" at 0x[0-9a-f]+")
+QUOTED = re.compile(r"(: |-> )'([^']*)'")
+"""An annotation as `from __future__ import annotations` leaves it."""
+WIDEST = 80
+"""Characters of code that a page shows without scrolling."""
 EXAMPLE = re.compile(r"(?:^>>> .*\n?(?:^(?!\s*$).*\n?)*)", re.MULTILINE)
+FIELDS = {Scenario: "Its fields are the [scenario keys](scenario.md)."}
+"""Classes whose fields have a page of their own, in place of a signature."""
 INHERITED = ("model_", "_")
 """Beginnings of members that are not the module's own."""
 
@@ -26,7 +35,7 @@ def page(module_name: str) -> str:
 def _entry(name: str, value: Any, depth: int) -> Iterator[str]:
     yield f"{'#' * depth} `{name}`"
     if inspect.isclass(value):
-        yield _signature(f"class {name}", value)
+        yield FIELDS[value] if value in FIELDS else _signature(f"class {name}", value)
         yield text_of(value)
         for member, defined in vars(value).items():
             if not member.startswith(INHERITED):
@@ -56,14 +65,15 @@ def _signature(name: str, value: Any) -> str:
         return f"```python\n{name}\n```"
     shown = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
     line = f"{name}{signature.replace(parameters=shown)}"
-    if len(line) > 80:  # noqa: PLR2004 (what a page shows without scrolling)
+    if len(line) > WIDEST:
         ending = str(signature.replace(parameters=[])).removeprefix("()")
-        star = "    *,\n" if any(p.kind is p.KEYWORD_ONLY for p in shown) else ""
-        before = [p for p in shown if p.kind is not p.KEYWORD_ONLY]
-        after = [p for p in shown if p.kind is p.KEYWORD_ONLY]
-        rows = [f"    {p},\n" for p in before] + [star] + [f"    {p},\n" for p in after]
-        line = f"{name}(\n{''.join(rows)}){ending}"
-    return f"```python\n{REPRESENTATION.sub('', line)}\n```"
+        kinds = [p.kind for p in shown]
+        rows = [str(p) for p in shown]
+        if KEYWORD in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+            rows.insert(kinds.index(KEYWORD), "*")
+        line = "\n".join([f"{name}(", *(f"    {row}," for row in rows), f"){ending}"])
+    line = QUOTED.sub(r"\1\2", REPRESENTATION.sub("", line))
+    return f"```python\n{line}\n```"
 
 
 def text_of(value: Any) -> str:

@@ -138,6 +138,12 @@ def test_the_reference_of_a_module_has_its_public_names():
     assert "### `Policy.place`" in page
     assert "Return the number of the node that shall serve this workload." in page
     assert "## `dataclass`" not in page
+    assert "Policy.learn(observation: Observation, node: int) -> None" in page
+
+
+def test_the_signature_of_a_function_with_many_parameters_has_them_in_order():
+    page = api_page.page("fogveil.testbed.scenario")
+    assert "load_scenario(\n    spec: Path | str | Table,\n" in page
 
 
 def test_a_picture_holds_its_text_and_names_no_font_from_elsewhere():
