@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,6 @@ DRAWING = re.compile(
 )
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave pages out of the navigation that this checkout has nothing to write from."""
-    absent = [] if find_spec("fogveil.api") else ["reference/api.md"]
-    if not (Path(config.docs_dir) / "gymnasium.md").exists():
-        absent.append("gymnasium.md")
-    config.nav = _without(config.nav, absent)
-    return config
-
-
-def _without(nav: Any, absent: list[str]) -> Any:
-    if isinstance(nav, list):
-        return [_without(each, absent) for each in nav if each not in absent]
-    if isinstance(nav, dict):
-        return {title: _without(each, absent) for title, each in nav.items()}
-    return nav
-
-
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are generated: the reference, the repository's own, source files."""
     pages = {name: (ROOT / name).read_text(encoding="utf-8") for name in PROJECT}
@@ -48,9 +30,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         "reference/scenario.md": key_pages.scenario_page(),
         "reference/hyperparameters.md": key_pages.hyperparameters_page(),
         "reference/commands.md": command_page.page(),
+        "reference/api.md": api_page.page("fogveil.api"),
     }
-    if find_spec("fogveil.api"):
-        reference["reference/api.md"] = api_page.page("fogveil.api")
     for address, content in (*reference.items(), *source_pages(pages)):
         files.append(File.generated(config, address, content=content))
     return files

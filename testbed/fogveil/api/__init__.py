@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fogveil.api.training import evaluate, train
     from fogveil.core.disclosure import CountKind, Level
     from fogveil.core.errors import FogveilError, InfrastructureError, InputError
+    from fogveil.gym import policy_from_callable, policy_from_sb3, save_sb3
     from fogveil.testbed.scenario import Scenario
 
 __all__ = [
@@ -48,7 +49,10 @@ __all__ = [
     "compare",
     "evaluate",
     "plot",
+    "policy_from_callable",
+    "policy_from_sb3",
     "run",
+    "save_sb3",
     "sweep",
     "testbed",
     "train",
@@ -61,6 +65,7 @@ _HOMES = {
     "fogveil.api.training": ("evaluate", "train"),
     "fogveil.core.disclosure": ("CountKind", "Level"),
     "fogveil.core.errors": ("FogveilError", "InfrastructureError", "InputError"),
+    "fogveil.gym": ("policy_from_callable", "policy_from_sb3", "save_sb3"),
     "fogveil.testbed.scenario": ("Scenario",),
 }
 
