@@ -37,7 +37,7 @@ BLOCK = re.compile(
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
 FIGURES = {
-    "quickstart.md": ("runs/tiny-topology.svg", "runs/compare/loops.png"),
+    "quickstart.md": ("runs/tiny-topology.svg", "runs/four/loops.png"),
     "tutorials/own_topology.md": ("runs/cities-topology.svg",),
 }
 """Figures that the commands of a page draw themselves."""

@@ -151,7 +151,7 @@ def _compare(
     plot_loops(averages, folder / "loops")
     plot_delays(averages, folder / "delays")
     paths += [folder / "loops.png", folder / "delays.png"]
-    print_line("written: " + ", ".join(str(path) for path in paths))
+    print_line(f"written to {folder}: {', '.join(path.name for path in paths)}")
 
 
 def _described(comparison: Comparison, base: Scenario, reference: str) -> dict[str, Any]:

@@ -96,8 +96,9 @@ class Comparison:
 
     def digest(self, reference: str) -> str:
         """Return a digest of what is compared: it does not change with the code or the folder."""
-        scenario = load_scenario(self.file, self.overrides).model_dump_json()
-        content = [scenario, self.policies, self.rates, self.horizons, self.seeds, reference]
+        scenario = load_scenario(self.file, self.overrides)
+        kept = scenario.model_dump_json(exclude_unset=True)
+        content = [kept, self.policies, self.rates, self.horizons, self.seeds, reference]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def label_of(self, policy: str) -> str:
