@@ -330,3 +330,18 @@ def test_a_worker_that_dies_is_one_sentence_and_exit_code_3(tmp_path):
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
     assert "a worker process died" in done.stderr
+
+
+def test_a_comparison_never_replaces_that_of_another_scenario(tmp_path):
+    words = ("compare", "tiny", "--policies", "jsq", "--seeds", 1, "--horizons", 200)
+    assert fogveil(*words, "--out", tmp_path / "out", cwd=tmp_path).returncode == 0
+    table = (tmp_path / "out" / "compare.csv").read_bytes()
+    other = ("compare", "few", *words[2:], "--out", tmp_path / "out")
+    assert "holds other results; choose another --out" in refused(*other, cwd=tmp_path)
+    assert (tmp_path / "out" / "compare.csv").read_bytes() == table
+    assert fogveil(*other, "--force", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "out" / "compare.csv").read_bytes() != table
+    for seeds in (1, 2):  # without --out, each comparison has a folder of its own
+        assert fogveil(*words[:4], "--seeds", seeds, *words[6:], cwd=tmp_path).returncode == 0
+    folders = [path for path in (tmp_path / "runs/compare").iterdir() if path.name != "runs"]
+    assert len(folders) == 2

@@ -32,10 +32,10 @@ from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparis
 from fogveil.testbed.records.output import claim_folder, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import tables
-from fogveil.testbed.scenario import Scenario
+from fogveil.testbed.scenario import Scenario, load_scenario
 
-RUNS = Path("runs/compare")
-"""Results of runs, for comparisons without a folder of their own."""
+COMPARED, EVALUATED = Path("runs/compare"), Path("runs/evaluate")
+"""Results of runs, for comparisons without a folder of their own, and below them their tables."""
 
 Rates = Annotated[
     str | None,
@@ -85,7 +85,8 @@ def compare(
     """
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     overrides = collect_overrides(override, disclosure=disclosure)
-    _compare(scenario, overrides, chosen, rates, horizons, seeds, reference, folder, force=force)
+    options = (scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
+    _compare(*options, common=COMPARED, force=force)
 
 
 def _compare(
@@ -98,14 +99,15 @@ def _compare(
     reference: str,
     given: Path | None,
     *,
+    common: Path,
     force: bool,
 ) -> None:
-    base = load(scenario, overrides, None)
-    if rates is not None and base.sources.kind == "trace":
+    if rates is not None and load_scenario(scenario, overrides).sources.kind == "trace":
         raise InputError(
             "--rates is for poisson or deterministic sources; this scenario replays a trace: "
             "leave --rates out"
         )
+    base = load(scenario, overrides, None)
     comparison = Comparison(
         file=scenario,
         overrides=overrides,
@@ -113,16 +115,16 @@ def _compare(
         rates=(None,) if rates is None else parse_numbers(rates, "--rates"),
         horizons=(base.horizon,) if horizons is None else parse_numbers(horizons, "--horizons"),
         seeds=seeds,
-        out=given or RUNS,
+        out=given or common,
     )
     if reference not in (*comparison.policies, ORACLE):
         raise InputError(
             f"--reference {reference}: expected one of the compared policies, "
             f"{', '.join(comparison.policies)}"
         )
-    contents = {"kind": "compare", "digest": comparison.digest(reference)}
-    folder = given or RUNS / f"{base.name}-{contents['digest'][:8]}"
+    folder = given or common / f"{base.name}-{comparison.digest(reference)[:8]}"
     find_finished(comparison)  # refuses what is wrong before anything is written
+    contents = {"kind": "compare", "scenario": str(scenario), "set": overrides}
     claim_folder(folder, contents, force=force)
     done, outstanding = prepare(comparison)
     total, finished = len(done) + len(outstanding), len(done)
@@ -188,7 +190,8 @@ def evaluate(
     """
     chosen = [str(checkpoint), *(name.strip() for name in against.split(",") if name.strip())]
     overrides = collect_overrides(override)
-    _compare(scenario, overrides, chosen, rates, horizons, seeds, ORACLE, folder, force=force)
+    options = (scenario, overrides, chosen, rates, horizons, seeds, ORACLE, folder)
+    _compare(*options, common=EVALUATED, force=force)
 
 
 def figures(
