@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 from fogveil.testbed.scenario.models import Scenario
@@ -59,6 +60,9 @@ def _member(owner: str, name: str, defined: Any, depth: int) -> Iterator[str]:
 
 
 def _signature(name: str, value: Any) -> str:
+    if inspect.isclass(value) and issubclass(value, Enum):
+        members = "\n".join(f"    {member.name} = {member.value!r}" for member in value)
+        return f"```python\n{name}:\n{members}\n```"
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
