@@ -178,6 +178,56 @@ def test_compare_is_tidy_and_equal_to_single_runs(tmp_path):
     assert fogveil.compare(["tiny", scenario], ["jsq"], seeds=1).num_rows == 2
 
 
+class Fixed(fogveil.Policy):
+    def __init__(self, view, node):
+        self.node = node
+        super().__init__(view)
+
+    def place(self, seen: fogveil.Observation) -> int:
+        return self.node
+
+
+def test_objects_of_one_class_are_different_policies():
+    view = build_world(fogveil.Scenario.load("tiny")).agent
+    table = fogveil.compare("tiny", [Fixed(view, 0), Fixed(view, 2), "jsq"], seeds=1)
+    assert table["policy"].to_pylist() == ["Fixed#1", "Fixed#2", "jsq"]
+    expected = [fogveil.run("tiny", Fixed(view, node)).summary["fog_loop"] for node in (0, 2)]
+    assert table["fog_loop"].to_pylist()[:2] == expected
+    assert expected[0] != expected[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: fogveil.run("tiny", "jsq", mode="fedrated"), "mode 'fedrated': expected one of"),
+        (lambda: fogveil.run("tiny", "jsq", seed=1.5), "seed"),
+        (lambda: fogveil.run(5, "jsq"), "scenario 5: expected a file"),
+        (lambda: fogveil.Scenario.load(3), "scenario 3: expected a file"),
+        (lambda: fogveil.Scenario.load("tiny").replace({1: 2}), "override 1: expected a key"),
+        (lambda: fogveil.compare("tiny", [None]), "policy None: expected a name"),
+        (lambda: fogveil.compare("tiny", []), "policies: expected at least one"),
+        (lambda: fogveil.compare([], ["jsq"]), "scenarios: expected at least one"),
+        (lambda: fogveil.compare("tiny", ["jsq"], seeds=0), "seeds: expected how many runs"),
+        (lambda: fogveil.compare("tiny", ["jsq"], rates=60), "rates: expected positive numbers"),
+        (lambda: fogveil.sweep(5), "sweep: expected a TOML file or a dictionary"),
+        (lambda: fogveil.plot(5, "x", to="y"), "plot: expected a table"),
+        (
+            lambda: fogveil.run("tiny", "jsq", mode="federated", windows=3),
+            "windows: no such option",
+        ),
+        (lambda: fogveil.run("tiny", "jsq", mode="federated", window="3"), "window: expected int"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(call, sentence):
+    with pytest.raises(fogveil.InputError, match=sentence):
+        call()
+
+
+def test_numbers_of_numpy_are_numbers():
+    scenario = fogveil.Scenario.load("paper").replace(fog=np.int64(12), rate=np.float64(90))
+    assert (scenario.roles.fog, scenario.sources.scale) == (12, 90.0)
+
+
 def test_train_returns_a_policy(tmp_path):
     lengths = {"training_steps": 50, "buffer_capacity": 400}
     agent = fogveil.train("tiny", "parl", tmp_path / "parl", seed=1, hyperparameters=lengths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -119,13 +120,21 @@ def test_agents_are_trained_first_at_every_point_or_at_one(tmp_path):
         ({"scenario": "tinny"}, "no scenario is called 'tinny'"),
         ({"points": [{"rate": 3.0}]}, "rate is in the grid as well"),
         ({"seeds": 0}, "seeds"),
+        ({"seeds": True}, "seeds"),
+        ({"seeds": [1, 1]}, "seeds: expected different values"),
+        ({"policies": ["jsq", "jsq"]}, "policies: expected different values"),
+        ({"grid": {"rate": [60.0, 60.0]}}, "grid.rate: expected different values"),
+        ({"grid": {"rate": [60.0], "sources.scale": [50.0]}}, "sources.scale: is rate"),
+        ({"grid": {"fog": [{}], "fog.ram": [8.0]}}, "fog.ram: is a part of fog"),
+        ({"scenario": []}, "scenario"),
+        ({"policies": ["jsq", "parl"], "agents": [{"agent": "parl"}]}, "two are called parl"),
     ],
 )
 def test_a_wrong_sweep_is_one_sentence_and_leaves_nothing(change, sentence, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(fogveil.InputError, match=sentence):
         fogveil.sweep({**SMALL, **change}, out=out)
-    assert not (out / "runs").exists()
+    assert not out.exists()  # so that a corrected sweep may take it
 
 
 def test_the_commands(tmp_path):
@@ -163,9 +172,49 @@ def test_the_commands(tmp_path):
     assert "expected the folder of a sweep or comparison" in missing.stderr
 
 
+def test_policies_of_equal_names_and_points_of_other_keys_stay_apart(tmp_path):
+    for folder, node in (("a", 0), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "p.py").write_text(
+            "from fogveil.api import Policy\nclass Mine(Policy):\n"
+            f"    def place(self, seen): return {node}\n"
+        )
+    specs = [f"{tmp_path}/{folder}/p.py:Mine" for folder in "ab"]
+    points = [{"rate": 50.0}, {"horizon": 100.0, "service": {"distribution": "exponential"}}]
+    sweep = {"scenario": "tiny", "policies": specs, "seeds": 2, "points": points}
+    table = fogveil.sweep(sweep).to_pandas()
+    assert set(table["policy"]) == set(specs)
+    assert set(table["seeds"]) == {2}
+    assert set(zip(table["rate"], table["horizon"], strict=True)) == {(50.0, 2000.0), (60.0, 100.0)}
+    assert (table["service"] > 0).all()  # the measure, and not the table of that name
+    assert table["service (table)"].notna().sum() == 4
+
+
+def test_a_key_that_varies_is_never_averaged_away(tmp_path):
+    table = fogveil.sweep(SMALL, out=tmp_path)
+    with pytest.raises(fogveil.InputError, match=r"instructions varies too: add it to --by"):
+        series(table, "rate", "mean", ["policy"])
+    lines = series(table, "rate", "mean", ["policy", "applications.light.instructions"])
+    assert len(lines) == 4
+    assert series(table, "rate", "mean", ["policy"], {"applications.light.instructions": "1e3"})
+    target = fogveil.plot(
+        *(table.to_pandas(), "rate", "mean", ["policy", "applications.light.instructions"]),
+        to=tmp_path / "drawn.png",
+    )
+    assert target == tmp_path / "drawn.png"
+    assert target.stat().st_size
+
+
+def test_runs_of_one_sample_have_no_interval():
+    rows = {"rate": [1.0, 1.0], "policy": ["a", "a"], "fog_loop": [3.0, 4.0]}
+    rows["sources.kind"] = ["trace", "trace"]
+    drawn = series(pa.table(rows), "rate", "mean", ["policy"])
+    assert drawn["a",][1.0] == (3.5, None)
+
+
 def test_the_figure_shows_means_and_intervals_over_seeds(tmp_path):
     table = fogveil.sweep(SMALL, out=tmp_path)
-    light = {"applications.light.instructions": "1000"}
+    light = {"applications.light.instructions": "1000.0"}
     lines = series(table, "rate", "mean", ["policy"], light)
     assert set(lines) == {("jsq",), ("setr",)}
     frame = table.to_pandas()

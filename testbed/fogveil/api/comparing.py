@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 
-from fogveil.api.policy_specs import AnyPolicy, as_policy, label_of, needs_of
+from fogveil.agent.policy import Policy
+from fogveil.api.policy_specs import AnyPolicy, as_policy, check_policy, label_of, needs_of
 from fogveil.api.running import AnyScenario, as_scenario
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InputError
@@ -33,7 +35,7 @@ ORACLE = "setr"
 
 def compare(
     scenarios: AnyScenario | Sequence[AnyScenario],
-    policies: Iterable[AnyPolicy],
+    policies: AnyPolicy | Iterable[AnyPolicy],
     *,
     rates: Sequence[float] | None = None,
     horizons: Sequence[float] | None = None,
@@ -48,10 +50,12 @@ def compare(
     files, classes or objects; each is given the disclosure level that it needs. Named ones run on
     all cores, and with `out` finished runs are kept and not repeated.
     """
-    chosen = [scenarios] if isinstance(scenarios, Scenario | str | Path | dict) else list(scenarios)
-    named = list(policies)
-    if not named:
-        raise InputError("policies: expected at least one, such as 'jsq'")
+    chosen = _listed(scenarios, (Scenario, str, Path, dict), "scenarios", "'tiny'")
+    named = _listed(policies, (str, Path, Policy, type), "policies", "'jsq'")
+    for policy in (*named, reference):
+        check_policy(policy)
+    check_count(seeds, "seeds", "runs")
+    rates, horizons = _numbers(rates, "rates"), _numbers(horizons, "horizons")
     with _folder(out) as folder:
         tables = [
             _compare_one(as_scenario(each), named, rates, horizons, seeds, reference, folder)
@@ -60,22 +64,51 @@ def compare(
     return pa.concat_tables(tables)
 
 
+def _listed(value: Any, single: tuple[type, ...], name: str, example: str) -> list[Any]:
+    """Return one or several as a list."""
+    try:
+        values = [value] if isinstance(value, single) else list(value)
+    except TypeError as error:
+        raise InputError(f"{name}: expected a list, such as [{example}], got {value!r}") from error
+    if not values:
+        raise InputError(f"{name}: expected at least one, such as {example}")
+    return values
+
+
+def check_count(value: object, name: str, things: str) -> None:
+    """Refuse what is no number of things."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name}: expected how many {things}, at least 1, got {value!r}")
+
+
+def _numbers(values: Sequence[float] | None, name: str) -> tuple[float, ...] | None:
+    if values is None:
+        return None
+    try:
+        numbers = tuple(dict.fromkeys(float(value) for value in values))
+    except (TypeError, ValueError):
+        numbers = ()
+    if not numbers or not all(0 < number < inf for number in numbers):
+        raise InputError(f"{name}: expected positive numbers such as [200, 100], got {values!r}")
+    return numbers
+
+
 def _compare_one(
     scenario: Scenario,
     policies: list[AnyPolicy],
-    rates: Sequence[float] | None,
-    horizons: Sequence[float] | None,
+    rates: tuple[float, ...] | None,
+    horizons: tuple[float, ...] | None,
     seeds: int,
     reference: AnyPolicy,
     folder: Path,
 ) -> pa.Table:
-    everybody = list({label_of(policy): policy for policy in (*policies, reference)}.values())
+    everybody = list({_key(policy): policy for policy in (*policies, reference)}.values())
     comparison = Comparison(
         file=scenario.model_dump(mode="json", exclude_unset=True),
         overrides={},
         policies=tuple(str(p) for p in everybody if isinstance(p, str | Path)),
-        rates=tuple(map(float, rates)) if rates else (None,),
-        horizons=tuple(map(float, horizons)) if horizons else (scenario.horizon,),
+        rates=rates or (None,),
+        horizons=horizons or (scenario.horizon,),
         seeds=seeds,
         out=folder,
     )
@@ -88,13 +121,14 @@ def _compare_one(
     for policy in everybody:
         if not isinstance(policy, str | Path):
             results |= _run_own(comparison, policy)
+    labels = _labels(policies)
     averages = []
     for horizon in comparison.horizons:
         for rate in comparison.rates:
             base = results[_key(reference), rate, horizon]
             averages += [
-                average_runs(label_of(p), rate, horizon, results[_key(p), rate, horizon], base)
-                for p in policies
+                average_runs(label, rate, horizon, results[_key(p), rate, horizon], base)
+                for p, label in zip(policies, labels, strict=True)
             ]
     return _named(averages, scenario)
 
@@ -119,7 +153,23 @@ def _run_own(
 
 
 def _key(policy: AnyPolicy) -> str:
-    return str(policy) if isinstance(policy, str | Path) else label_of(policy)
+    """Return what tells a policy from the others: two objects of one class differ."""
+    return str(policy) if isinstance(policy, str | Path) else f"{label_of(policy)} {id(policy)}"
+
+
+def _labels(policies: list[AnyPolicy]) -> list[str]:
+    """Return a name for each policy: a short one, with its file or a number where two are equal."""
+    short = [label_of(policy) for policy in policies]
+    labels: list[str] = []
+    for policy, label in zip(policies, short, strict=True):
+        if short.count(label) == 1:
+            labels.append(label)
+        elif isinstance(policy, str | Path):
+            labels.append(str(policy))
+        else:
+            earlier = sum(each.startswith(f"{label}#") for each in labels)
+            labels.append(f"{label}#{earlier + 1}")
+    return labels
 
 
 def _named(averages: list[PolicyAverage], scenario: Scenario) -> pa.Table:
@@ -149,18 +199,21 @@ def sweep(
     `set`, `agents`. With `out` the results are kept: the same sweep continues where it stopped, and
     a folder with something else is refused unless `force`.
     """
+    if workers is not None:
+        check_count(workers, "workers", "processes")
     if isinstance(definition, str | Path):
         definition = read_sweep(Path(definition))
     elif not isinstance(definition, Sweep):
         definition = read_sweep(definition)
     with _folder(out) as folder:
         plan = SweepPlan(definition, folder)
+        outstanding = plan.find_outstanding()  # which refuses what is wrong
         claim(plan, force=force)
-        return execute_sweep(plan, plan.find_outstanding(), workers)
+        return execute_sweep(plan, outstanding, workers)
 
 
 def plot(
-    table: pa.Table | str | Path,
+    table: Any,
     x: str,
     y: str = "mean",
     by: str | Sequence[str] = "policy",
@@ -170,13 +223,21 @@ def plot(
 ) -> Path:
     """Draw a measure over a column, with 95 % intervals over seeds, a line for each group.
 
-    `table` is what `sweep` returned, or the folder or file that it wrote. Writes `to` as .png, .svg
-    and .pdf, and returns the path of the first.
+    `table` is what `sweep` returned, a data frame, or the folder or file of a sweep. Writes `to` as
+    .png, .svg and .pdf, and returns the path of the first.
     """
-    from fogveil.testbed.report.sweep_figure import plot_table, read_table
+    from fogveil.testbed.report.sweep_figure import SUFFIXES, plot_table, read_table
 
-    content = table if isinstance(table, pa.Table) else read_table(Path(table))[0]
+    if isinstance(table, str | Path):
+        content = read_table(Path(table))[0]
+    elif isinstance(table, pa.Table):
+        content = table
+    elif hasattr(table, "__dataframe__") or hasattr(table, "iloc"):
+        content = pa.Table.from_pandas(table, preserve_index=False)
+    else:
+        raise InputError(f"plot: expected a table, a data frame or a folder, got {type(table)}")
     columns = [by] if isinstance(by, str) else list(by)
     conditions = {key: str(value) for key, value in (where or {}).items()}
     plot_table(content, x, y, columns, Path(to), conditions)
-    return Path(f"{to}.png")
+    target = Path(to)
+    return Path(f"{target.with_suffix('') if target.suffix in SUFFIXES else target}.png")

@@ -13,6 +13,13 @@ AnyPolicy = str | Path | type[Policy] | Policy
 """A name, a trained agent's file, `file.py:Class`, a class or an object."""
 
 
+def check_policy(policy: object) -> None:
+    """Refuse what is no policy in any of these forms."""
+    is_class = inspect.isclass(policy) and issubclass(policy, Policy)
+    if not is_class and not isinstance(policy, str | Path | Policy):
+        raise InputError(f"policy {policy!r}: expected a name, a file, or a subclass of Policy")
+
+
 def as_policy(policy: AnyPolicy) -> str | type[Policy] | Policy:
     """Return a policy as the embedded engine takes it."""
     return str(policy) if isinstance(policy, Path) else policy

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet
 
-from fogveil.api.policy_specs import AnyPolicy, as_policy, as_spec
+from fogveil.api.policy_specs import AnyPolicy, as_policy, as_spec, check_policy
 from fogveil.core.errors import InputError
 from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.launch.federated_run import FederatedRun, Watch, testbed_folder
@@ -28,6 +29,16 @@ Mode = Literal["embedded", "federated", "docker"]
 AnyScenario = Scenario | str | Path | dict[str, Any]
 """A scenario, its file, the name of a shipped one, or the content of a file."""
 SEED_BITS = 128
+OPTIONS: dict[str, type] = {
+    "broker": str,
+    "window": int,
+    "source_processes": int,
+    "speed": Real,
+    "record": bool,
+    "secure": bool,
+    "ports": tuple,
+}
+"""What a testbed may be given besides, and of which type."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +117,13 @@ def run(
     decisions. In the modes `federated` and `docker` every participant is a process or a container,
     and `options` are those of `testbed`; without a seed they draw a secret one.
     """
+    _check_mode(mode)
     if mode != "embedded":
         with testbed(scenario, policy, mode=mode, seed=seed, out=out, **options) as running:
             return running.wait(_progress_watch(progress))
     if options:
         raise InputError(f"{', '.join(options)}: for mode 'federated' or 'docker' only")
+    check_policy(policy)
     chosen = as_scenario(scenario, seed)
     memory = MemoryRecords(build_world(chosen))
     folder = None if out is None else Path(out)
@@ -135,15 +148,19 @@ def testbed(
     `secure` and `ports`. Without `out` the records are in a temporary folder that is removed at the
     end. `announce` is told what takes long and what is not protected.
     """
+    _check_mode(mode)
     if mode == "embedded":
         raise InputError("mode 'embedded' has no testbed: use run")
+    check_policy(policy)
+    if unknown := sorted(options.keys() - OPTIONS.keys()):
+        raise InputError(f"{unknown[0]}: no such option; expected one of {', '.join(OPTIONS)}")
+    for name, value in options.items():
+        if not isinstance(value, OPTIONS[name]):
+            raise InputError(f"{name}: expected {OPTIONS[name].__name__}, got {value!r}")
     seed = secrets.randbits(SEED_BITS) if seed is None else seed
     chosen = as_scenario(scenario, seed)
     spec = as_spec(policy)
-    try:
-        plan = Plan(policies=(spec,), contained=mode == "docker", **options)
-    except TypeError as error:
-        raise InputError(f"testbed: {error}") from error
+    plan = Plan(policies=(spec,), contained=mode == "docker", **options)
     requirements_of(spec, build_world(chosen)).check_window(plan.window, spec)
     with ExitStack() as stack:
         folder = stack.enter_context(testbed_folder(None if out is None else Path(out)))
@@ -173,7 +190,12 @@ class RunningTestbed:
 def as_scenario(scenario: AnyScenario, seed: int | None = None) -> Scenario:
     """Return a scenario, with another seed if one is given."""
     chosen = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-    return chosen if seed is None else chosen.model_copy(update={"seed": seed})
+    return chosen if seed is None else chosen.replace(seed=seed)
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in get_args(Mode):
+        raise InputError(f"mode {mode!r}: expected one of {', '.join(get_args(Mode))}")
 
 
 def _progress_watch(progress: Callable[[float, int], None] | None) -> Watch | None:

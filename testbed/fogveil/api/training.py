@@ -40,8 +40,9 @@ def evaluate(
     agent: str | Path,
     scenario: AnyScenario,
     *,
-    against: tuple[str, ...] = ("random", "jsq", "setr"),
+    against: str | tuple[str, ...] = ("random", "jsq", "setr"),
     **options: Any,
 ) -> pa.Table:
     """Compare a trained agent with other policies; `options` are those of `compare`."""
-    return compare(scenario, [agent, *against], **options)
+    rivals = [against] if isinstance(against, str) else against
+    return compare(scenario, [agent, *rivals], **options)

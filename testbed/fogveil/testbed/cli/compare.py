@@ -33,6 +33,7 @@ from fogveil.testbed.records.output import claim_folder, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import tables
 from fogveil.testbed.scenario import Scenario, load_scenario
+from fogveil.testbed.scenario.load import find_scenario
 
 COMPARED, EVALUATED = Path("runs/compare"), Path("runs/evaluate")
 """Results of runs, for comparisons without a folder of their own, and below them their tables."""
@@ -124,7 +125,8 @@ def _compare(
         )
     folder = given or common / f"{base.name}-{comparison.digest(reference)[:8]}"
     find_finished(comparison)  # refuses what is wrong before anything is written
-    contents = {"kind": "compare", "scenario": str(scenario), "set": overrides}
+    where = str(find_scenario(scenario).resolve())
+    contents = {"kind": "compare", "scenario": where, "set": overrides}
     claim_folder(folder, contents, force=force)
     done, outstanding = prepare(comparison)
     total, finished = len(done) + len(outstanding), len(done)

@@ -46,12 +46,13 @@ def sweep(
     )
     from fogveil.testbed.experiments.sweep.plan import SweepPlan
     from fogveil.testbed.experiments.worker_pool import cores
+    from fogveil.testbed.report.sweep_figure import varied_columns
 
     plan = SweepPlan(read_sweep(file), folder or default_folder(file.stem))
     processes = jobs or cores()
+    outstanding = plan.find_outstanding()  # which refuses what is wrong before anything is written
     if not dry_run:
         claim(plan, force=force)
-    outstanding = plan.find_outstanding()
     runs = len(outstanding.runs) + len(outstanding.later_runs)
     total = sum(len(cell.comparison.runs()) for cell in plan.cells)
     print_line(
@@ -67,8 +68,9 @@ def sweep(
     execute_with_progress(outstanding, processes, f"sweeping {file.stem}")
     table = write_results(plan)
     print_line(f"written: {plan.out}/{TABLE}.parquet and .csv, {table.num_rows:,} rows")
-    key = plan.sweep.varied[0] if plan.sweep.varied else "policy"
-    print_line(f"draw them: fogveil plot {plan.out} --x {key} --y mean --by policy")
+    key, *others = varied_columns(table) or ["policy"]
+    by = ",".join(["policy", *others])
+    print_line(f'draw them: fogveil plot {plan.out} --x "{key}" --y mean --by "{by}"')
 
 
 def plot(

@@ -34,6 +34,8 @@ def write_json(path: Path, content: Any) -> None:
 
 CLAIM = "contents.json"
 """Says what the results in a folder are of."""
+TABLES = ("results.", "compare.")
+"""Beginnings of the names of tables, which go when other results take a folder."""
 
 
 def claim_folder(folder: Path, contents: dict[str, Any], *, force: bool = False) -> None:
@@ -42,20 +44,27 @@ def claim_folder(folder: Path, contents: dict[str, Any], *, force: bool = False)
     The same contents are continued or written again; with `force` others are replaced.
     """
     path = folder / CLAIM
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; choose another --out")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         found = None
     except (OSError, ValueError):
         found = {}
-    occupied = found is None and folder.is_dir() and any(folder.iterdir())
-    if not force and (occupied or (found is not None and found != contents)):
-        what = "files that no command of this kind wrote" if occupied else "other results"
+    kept = [item for item in folder.iterdir() if item != path] if folder.is_dir() else []
+    other = found is not None and found != contents
+    if kept and not force and (found is None or other):
+        what = "other results" if other else "files that no command of this kind wrote"
         raise InputError(
-            f"{folder}: holds {what}; choose another --out, or replace them with --force"
+            f"{folder}: holds {what}; choose another --out, or replace them with --force (finished "
+            "runs that still fit are kept)"
         )
     with reporting_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        for item in kept if other else ():
+            if item.name.startswith(TABLES):
+                item.unlink()
     write_json(path, contents)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ MEASURE_NAMES = {"mean": "fog_loop", **{p: f"fog_loop_{p}" for p in ("p50", "p90
 """Short names of the measures that are drawn most."""
 LOOKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-Group = tuple[Any, ...]
+EXTRA = ("training_seed", "sources.kind")
+SUFFIXES = (".png", ".svg", ".pdf")
+Group = tuple[str, ...]
+Row = dict[str, Any]
 
 
 def read_table(path: Path) -> tuple[pa.Table, Path]:
@@ -44,42 +48,77 @@ def read_table(path: Path) -> tuple[pa.Table, Path]:
     return table, file.parent
 
 
+def varied_columns(table: pa.Table) -> list[str]:
+    """Return the columns that vary in a sweep; none where the table does not say."""
+    metadata = table.schema.metadata or {}
+    columns: list[str] = json.loads(metadata.get(b"varied", b"[]"))
+    return columns
+
+
 def series(
     table: pa.Table, x: str, y: str, by: Sequence[str], where: Mapping[str, str] | None = None
 ) -> dict[Group, dict[Any, Estimate]]:
     """Return the mean of a measure with its interval, by group and by value of the key.
 
     Runs of one training are averaged first, so that the interval of a trained agent with several
-    trainings is over its trainings. Rows without the measure are left out.
+    trainings is over its trainings. Runs that replay a trace are one sample, and have no interval.
+    Rows without the measure are left out. A key that varies must be the axis, a group or chosen:
+    an average over it would hide it.
     """
-    y = MEASURE_NAMES.get(y, y)
-    for name in (x, y, *by, *(where or {})):
+    y, where = MEASURE_NAMES.get(y, y), where or {}
+    for name in (x, y, *by, *where):
         if name not in table.column_names:
             raise InputError(f"{name}: no such column; the table has {_listed(table)}")
-    values: dict[Group, dict[Any, dict[Any, list[float]]]] = {}
-    extra = [name for name in ("training_seed",) if name in table.column_names]
-    names = list(dict.fromkeys((x, y, *by, *extra, *(where or {}))))
-    for row in table.select(names).to_pylist():
-        wanted = all(_text(row[key]) == value for key, value in (where or {}).items())
-        if not wanted or row[x] is None or row[y] is None:
-            continue
-        if not isinstance(row[y], int | float):
-            raise InputError(f"{y}: expected a column of numbers to draw")
-        group = tuple(row[name] for name in by)
-        training = row.get("training_seed")
-        values.setdefault(group, {}).setdefault(row[x], {}).setdefault(training, []).append(row[y])
-    if not values:
+    names = [n for n in EXTRA if n in table.column_names]
+    names += [f"{y}_ci95"] if f"{y}_ci95" in table.column_names else []
+    names = list(dict.fromkeys((x, y, *by, *where, *varied_columns(table), *names)))
+    rows = [
+        row
+        for row in table.select(names).to_pylist()
+        if all(_equal(row[key], value) for key, value in where.items())
+        and row[x] is not None
+        and row[y] is not None
+        and row[y] == row[y]
+    ]
+    if not rows:
         raise InputError(f"no row has {x}, {y} and what --where asks for: nothing to draw")
+    for name in varied_columns(table):
+        if name not in (x, *by) and len({_text(row[name]) for row in rows}) > 1:
+            raise InputError(f"{name} varies too: add it to --by, or choose with --where {name}=…")
+    groups: dict[Group, dict[Any, list[Row]]] = {}
+    for row in rows:
+        if isinstance(row[y], bool) or not isinstance(row[y], int | float):
+            raise InputError(f"{y}: expected a column of numbers to draw")
+        key = json.dumps(row[x]) if isinstance(row[x], dict | list) else row[x]
+        group = tuple(_text(row[name]) for name in by)
+        groups.setdefault(group, {}).setdefault(key, []).append(row)
     return {
-        group: {key: _estimate(list(trainings.values())) for key, trainings in keys.items()}
-        for group, keys in values.items()
+        group: {key: _estimate(chosen, y) for key, chosen in keys.items()}
+        for group, keys in groups.items()
     }
 
 
-def _estimate(trainings: list[list[float]]) -> Estimate:
-    if len(trainings) == 1:
-        return estimate(trainings[0])
-    return estimate([sum(values) / len(values) for values in trainings])
+def _estimate(rows: list[Row], y: str) -> Estimate:
+    trainings: dict[Any, list[float]] = {}
+    for row in rows:
+        trainings.setdefault(row.get("training_seed"), []).append(row[y])
+    values = [float(value) for each in trainings.values() for value in each]
+    if len(rows) == 1 and f"{y}_ci95" in rows[0]:  # an average already, of a comparison
+        return Estimate(values[0], rows[0][f"{y}_ci95"])
+    if len(trainings) > 1:
+        return estimate([sum(each) / len(each) for each in trainings.values()])
+    traced = any(row.get("sources.kind") == "trace" for row in rows)
+    if traced or len(set(values)) == 1:
+        return Estimate(sum(values) / len(values), None)
+    return estimate(values)
+
+
+def _equal(value: Any, wanted: str) -> bool:
+    """Compare as numbers where both are."""
+    try:
+        return float(value) == float(wanted)
+    except (TypeError, ValueError):
+        return _text(value) == wanted
 
 
 def plot_table(
@@ -91,9 +130,10 @@ def plot_table(
     where: Mapping[str, str] | None = None,
 ) -> None:
     """Draw a measure over a key with 95 % intervals, a line per group, to path.png and others."""
+    path = path.with_suffix("") if path.suffix in SUFFIXES else path
     groups = series(table, x, y, by, where)
     keys = list(dict.fromkeys(key for values in groups.values() for key in values))
-    numeric = all(isinstance(key, int | float) for key in keys)
+    numeric = all(isinstance(key, int | float) and not isinstance(key, bool) for key in keys)
     order = sorted(keys) if numeric else keys
     at = {key: float(key) if numeric else float(place) for place, key in enumerate(order)}
     with figure(path, 6.8, 4.2) as drawing:
@@ -105,7 +145,7 @@ def plot_table(
                 [at[key] for key in chosen],
                 means,
                 yerr=intervals,
-                label=", ".join(map(_text, group)),
+                label=", ".join(group),
                 linewidth=1.2,
                 **INTERVAL,
                 **_look(by, group, number),
@@ -130,7 +170,10 @@ def _look(by: Sequence[str], group: Group, number: int) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return str(value)
 
 
 def _listed(table: pa.Table) -> str:

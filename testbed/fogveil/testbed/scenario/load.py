@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -52,20 +51,25 @@ def load_scenario(spec: Path | str | Table, overrides: Mapping[str, Any] | None 
     its number from 0, or by its name, as in `applications.light.instructions`.
     """
     if isinstance(spec, dict):
-        path, table = Path("scenario"), deepcopy(spec)
+        path, table = Path("scenario"), plain_values(spec)
+    elif not isinstance(spec, str | Path):
+        raise InputError(f"scenario {spec!r}: expected a file, a shipped name or a dictionary")
     else:
         path = find_scenario(spec)
         table = _read_table(path)
         files_read.add(path.resolve())
     overrides = overrides or {}
     for key, value in overrides.items():
-        _override(table, key, value)
+        if not isinstance(key, str):
+            raise InputError(f"override {key!r}: expected a key of the scenario, such as roles.fog")
+        _override(table, key, plain_values(value))
     _resolve_files(table, path.parent)
     try:
         return Scenario.model_validate(table)
     except ValidationError as error:
         key, message = _describe(error, table)
-        overridden = any(key == name or key.startswith(f"{name}.") for name in overrides)
+        names = [ALIASES.get(name, name) for name in overrides]
+        overridden = any(key == name or key.startswith(f"{name}.") for name in names)
         where = "override" if overridden else f"{path}:"
         raise InputError(f"{where} {key}: {message}" if key else f"{where} {message}") from error
 
@@ -106,6 +110,16 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
     return dict(parse_override(text) for text in texts)
 
 
+def plain_values(value: Any) -> Any:
+    """Return a copy in plain types, without those of numpy: what a TOML file would hold."""
+    if isinstance(value, dict):
+        return {key: plain_values(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_values(each) for each in value]
+    tolist = getattr(value, "tolist", None)
+    return tolist() if callable(tolist) else value
+
+
 def _override(table: Table, dotted: str, value: Any) -> None:
     *parents, last = ALIASES.get(dotted, dotted).split(".")
     place: Any = table
@@ -116,7 +130,6 @@ def _override(table: Table, dotted: str, value: Any) -> None:
             place = place.setdefault(parent, {})
         if not isinstance(place, dict | list):
             raise InputError(f"override {dotted}: {parent} is not a table of the scenario")
-    value = deepcopy(value)  # a later override may change a part of it
     if isinstance(place, list):
         place[_place_in(place, last, dotted)] = value
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -423,7 +424,7 @@ class Scenario(ScenarioTable):
         short = {"fog": "fog.count", "clusters": "clusters.count"}
         overrides = dict(changes or {})
         for key, value in named.items():
-            whole = isinstance(value, int)  # else it is the table of that name
+            whole = isinstance(value, Integral)  # else it is the table of that name
             dotted = short[key] if key in short and whole else key.replace("__", ".")
             overrides[dotted] = value
         for key, value in overrides.items():

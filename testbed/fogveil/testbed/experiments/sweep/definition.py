@@ -11,10 +11,10 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.scenario.load import describe_first_fault, find_scenario
+from fogveil.testbed.scenario.load import ALIASES, describe_first_fault, find_scenario, plain_values
 from fogveil.testbed.scenario.models import ScenarioTable
 
-Seeds = Annotated[int, Field(ge=1)] | Annotated[list[int], Field(min_length=1)]
+Seeds = Annotated[int, Field(ge=1, strict=True)] | Annotated[list[int], Field(min_length=1)]
 Point = dict[str, Any]
 """Values by dotted key of the scenario."""
 
@@ -34,6 +34,8 @@ class TrainedAgent(SweepTable):
     hyperparameters: dict[str, Any] = Field(default_factory=dict)
     at: Point | None = None
     """Where it is trained: once, with these values of keys. Without it, at every point."""
+    label: str = ""
+    """Its name in the table, if it is not the agent's."""
 
     @property
     def training_seeds(self) -> list[int]:
@@ -44,7 +46,7 @@ class TrainedAgent(SweepTable):
 class Sweep(SweepTable):
     """A grid, or listed points, over the keys of one or several scenarios."""
 
-    scenario: str | list[str]
+    scenario: str | Annotated[list[str], Field(min_length=1)]
     """Files, relative to the sweep's own, or names of shipped scenarios."""
     policies: list[str] = Field(default_factory=list)
     agents: list[TrainedAgent] = Field(default_factory=list)
@@ -61,12 +63,24 @@ class Sweep(SweepTable):
     def _complete(self) -> Self:
         if not self.policies and not self.agents:
             raise ValueError("policies: expected at least one policy, or a table [[agents]]")
-        for key in ("seed",):
-            if key in {*self.set, *self.grid, *(key for point in self.points for key in point)}:
-                raise ValueError(f"{key}: give the seeds of runs as the key seeds")
-        both = sorted({key for point in self.points for key in point} & self.grid.keys())
+        listed = list(dict.fromkeys(key for point in self.points for key in point))
+        if "seed" in {*self.set, *self.grid, *listed}:
+            raise ValueError("seed: give the seeds of runs as the key seeds")
+        both = [key for key in listed if key in self.grid]
         if both:
             raise ValueError(f"points: {both[0]} is in the grid as well; name it in one place")
+        _check_keys([*self.set, *self.grid, *listed])
+        repeated: dict[str, Any] = {"policies": self.policies, "points": self.points}
+        repeated |= {"scenario": self.scenarios, "seeds": self.seeds}
+        repeated |= {f"grid.{key}": values for key, values in self.grid.items()}
+        repeated |= {f"agents.{agent.agent}.seeds": agent.seeds for agent in self.agents}
+        for key, values in repeated.items():
+            if isinstance(values, list) and any(values.count(value) > 1 for value in values):
+                raise ValueError(f"{key}: expected different values, two are equal")
+        labels = [agent.label or agent.agent for agent in self.agents]
+        labels += [name for name in self.policies if name in labels]
+        if twice := [label for label in labels if labels.count(label) > 1]:
+            raise ValueError(f"agents: two are called {twice[0]}; give one a label of its own")
         return self
 
     @property
@@ -92,10 +106,27 @@ class Sweep(SweepTable):
         return list(dict.fromkeys(keys))
 
 
+def _check_keys(keys: list[str]) -> None:
+    """Refuse a key that is named twice, by a short name or as a part of another."""
+    names: dict[str, str] = {}
+    for key in keys:
+        name = ALIASES.get(key, key)
+        if name in names:
+            raise ValueError(f"{key}: is {names[name]}, which is given as well: name one")
+        names[name] = key
+    for name, key in names.items():
+        for other, part in names.items():
+            if other.startswith(f"{name}."):
+                raise ValueError(f"{part}: is a part of {key}, which is given as well")
+
+
 def read_sweep(source: Path | Mapping[str, Any]) -> Sweep:
     """Read and check a sweep from its file or its content."""
     if isinstance(source, Mapping):
-        return _check(dict(source), "sweep")
+        return _check(plain_values(dict(source)), "sweep:")
+    if not isinstance(source, Path):
+        raise InputError(f"sweep: expected a TOML file or a dictionary, got {source!r}")
+    source = source.resolve()
     try:
         content = tomllib.loads(source.read_text(encoding="utf-8"))
     except OSError as error:

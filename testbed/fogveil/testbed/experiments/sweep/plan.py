@@ -107,15 +107,17 @@ class SweepPlan:
 
     def _cells_at(self, file: str, point: Point) -> Iterator[Cell]:
         overrides = {**self.sweep.set, **point}
-        for name in self.sweep.policies:
+        short = [policies.label_of(name) for name in self.sweep.policies]
+        for name, label in zip(self.sweep.policies, short, strict=True):
+            shown = label if short.count(label) == 1 else name
             for comparison in self._comparisons(file, overrides, name):
-                yield Cell(point, policies.label_of(name), None, comparison)
+                yield Cell(point, shown, None, comparison)
         for agent in self.sweep.agents:
             at = overrides if agent.at is None else {**self.sweep.set, **agent.at}
             for seed in agent.training_seeds:
                 training = SweptTraining(file, at, agent, seed, self.out)
                 for comparison in self._comparisons(file, overrides, str(training.light)):
-                    yield Cell(point, agent.agent, training, comparison)
+                    yield Cell(point, agent.label or agent.agent, training, comparison)
 
     def _comparisons(self, file: str, overrides: Point, policy: str) -> Iterator[Comparison]:
         """Yield a comparison of consecutive seeds, or one for each listed seed."""

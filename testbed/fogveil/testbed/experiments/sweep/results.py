@@ -14,6 +14,8 @@ from fogveil.testbed.experiments.sweep.plan import Cell, SweepPlan
 from fogveil.testbed.report.averages import Result
 
 FIRST = ("scenario", "policy", "level", "seed", "seeds", "training_seed")
+VARIED = "varied"
+"""In the table's metadata: the names of the columns that vary."""
 HIDDEN = ("electre.", "events")
 """Keys of the scenario that are no columns unless they vary: policies' settings."""
 
@@ -33,7 +35,11 @@ def tidy_table(plan: SweepPlan) -> pa.Table:
         _row(plan, cell, result, sizes[_key(cell)]) for cell, results in cells for result in results
     ]
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
+    table = pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
+    varied = [name for key in plan.sweep.varied for name in (key, f"{key} (table)")]
+    varied += ["scenario"] if len(plan.sweep.scenarios) > 1 else []
+    kept = {VARIED: json.dumps([name for name in varied if name in columns])}
+    return table.replace_schema_metadata(kept)
 
 
 def _results(cell: Cell) -> Iterator[Result]:
@@ -56,7 +62,11 @@ def _row(plan: SweepPlan, cell: Cell, result: Result, seeds: int) -> dict[str, A
         "seeds": seeds,
         "training_seed": cell.training.seed if cell.training else None,
     }
-    row |= {key: _plain(cell.point.get(key)) for key in plan.sweep.varied}
+    for key in plan.sweep.varied:
+        if key in cell.point:  # else the scenario's own value follows below
+            value = cell.point[key]
+            whole = isinstance(value, dict)  # such as service = {...}: the name of a measure, too
+            row[f"{key} (table)" if whole else key] = _plain(value)
     row |= {key: value for key, value in summary.items() if not isinstance(value, dict | list)}
     row |= {f"utilisation.{node}": share for node, share in summary["utilisation"].items()}
     keys = {key: value for key, value in flatten(result["scenario"]).items() if key not in row}
