@@ -20,7 +20,9 @@ def test_the_examples_and_commands_of_the_page_work(tmp_path, monkeypatch):
     torch.set_num_threads(1)  # small matrices
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "page"}
-    examples = [block[2] for block in FENCED.finditer(read(PAGE)) if block[1] == "python"]
+    examples = [
+        block["body"] for block in FENCED.finditer(read(PAGE)) if block["language"] == "python"
+    ]
     assert len(examples) > 6
     for example in examples:
         exec(compile(example, PAGE, "exec"), names)

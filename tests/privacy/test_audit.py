@@ -90,7 +90,7 @@ def test_a_wrong_horizon_is_refused(monkeypatch, horizon):
     command = ["audit", str(SCENARIOS / "tiny.toml"), f"--horizon={horizon}"]
     result = CliRunner().invoke(app, command)
     assert isinstance(result.exception, InputError)
-    assert "horizon: input should be " in str(result.exception)
+    assert "horizon: expected a " in str(result.exception)
 
 
 def test_a_policy_without_counts_shows_nothing_of_what_providers_send(audited_run):

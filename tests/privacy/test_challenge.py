@@ -187,7 +187,8 @@ def test_a_breakage_that_ends_the_run_is_neither_caught_nor_missed(write_challen
     result = audit_challenge(write_challenge(appended("fogveil/provider_node/process.py", code)))
     assert result.returncode == 3, result.stderr
     assert "neither caught nor missed, because the run failed: " in result.stderr
-    assert "fog-1 failed with exit code 7" in " ".join(result.stderr.split())
+    # Whichever of them ends first: all do.
+    assert re.search(r"fog-\d failed with exit code 7", " ".join(result.stderr.split()))
     answer = json.loads(result.stdout.splitlines()[-1])["challenge"]
     assert answer["caught_by"] == []
     assert "exit code 7" in answer["failed"]
