@@ -185,6 +185,7 @@ def test_a_recording_that_lacks_its_end_is_no_evidence(honest, plane):
     evidence = honest.copy()
     connection = next(evidence.wire.on(plane))
     del connection.up.content[-len(DISCONNECT) :]
+    connection.cut = False  # after its end it may have been, which tells nothing
     Traffic(evidence.wire).require_ends()  # nothing hints at the tap: it is the sender's doing
     assert broken(evidence) >= {"frames" if plane == "clock" else "packets"}
     connection.cut = True
