@@ -70,8 +70,6 @@ FROM participant AS agent
 ENV PYTHONPATH=/opt/fogveil/code:/opt/fogveil/agent-libraries
 COPY --from=agent-libraries /opt/fogveil/agent-libraries /opt/fogveil/agent-libraries
 COPY --from=code /code/fogveil/agent /opt/fogveil/code/fogveil/agent
-# The public names, of which a user's policy imports some.
-COPY --from=code /code/fogveil/api/__init__.py /opt/fogveil/code/fogveil/api/__init__.py
 ARG SOURCE=unknown
 LABEL org.fogveil.source=$SOURCE
 CMD ["python", "-P", "-m", "fogveil.agent", "--config", "config.json"]
