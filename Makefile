@@ -4,7 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo docs docs-images results test test-slow bench bench-docker lint format protocol mosquitto tshark clean
+.PHONY: demo docs docs-images docs-screenshots results test test-slow bench bench-docker lint format protocol \
+    mosquitto tshark chromium clean
 
 # Installed once, and again when the pinned versions change. The demo trains an agent, so it needs
 # the extra `train`.
@@ -50,6 +51,18 @@ tshark:
 	    fi; \
 	fi; true
 
+# Tests look at pages in a real browser.
+chromium:
+	@if ! command -v chromium >/dev/null; then \
+	    if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	        echo "installing chromium"; \
+	        apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+	            apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	    else \
+	        echo "chromium is missing and tests will fail: install it (apt install chromium)"; \
+	    fi; \
+	fi; true
+
 results: .venv/.development
 	@$(BIN)/fogveil reproduce
 
@@ -64,13 +77,17 @@ docs: .venv/.docs
 docs-images: .venv/.demo
 	@$(BIN)/python -m docs.website.pictures
 
+# Pictures of the page of a run, by a browser.
+docs-screenshots: .venv/.development chromium
+	@$(BIN)/python -m docs.website.screenshots
+
 # Tests in containers use the Docker engine that is running, or start one as root;
 # `make test NO_DOCKER=1` leaves them out.
-test: lint mosquitto tshark
+test: lint mosquitto tshark chromium
 	@$(BIN)/pytest -n auto -m "not slow and not docker"
 	@test -n "$(NO_DOCKER)" || $(BIN)/pytest -m docker tests/docker
 
-test-slow: .venv/.development mosquitto
+test-slow: .venv/.development mosquitto chromium
 	@$(BIN)/pytest -n auto -m slow
 
 bench-docker: .venv/.development mosquitto
@@ -83,6 +100,7 @@ bench: .venv/.development
 	@$(BIN)/python -m benchmarks.federated
 	@$(BIN)/python -m benchmarks.secure_totals
 	@$(BIN)/python -m benchmarks.privacy
+	@$(BIN)/python -m benchmarks.dashboard
 
 lint: .venv/.development
 	@$(BIN)/ruff check --quiet

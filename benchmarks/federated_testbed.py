@@ -118,6 +118,11 @@ class PausableTestbed:
         """Stop the agent, and so everybody."""
         self._signal(signal.SIGSTOP)
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return Path(self._folder.name) / "run"
+
     def resume(self) -> None:
         """Let the testbed run, unmeasured."""
         self._signal(signal.SIGCONT)

@@ -20,7 +20,7 @@ WITHOUT_DATA = {name: value for name, value in os.environ.items() if name != "FO
 def test_a_dry_run_lists_scenarios_and_time_and_runs_nothing(tmp_path):
     done = fogveil("league", "--dry-run", "--out", tmp_path, env=WITHOUT_DATA)
     assert done.returncode == 0, done.stderr
-    assert "league 2 (" in done.stderr
+    assert "league 3 (" in done.stderr
     assert "19 scenarios × 5 seeds: paper-200, " in done.stderr
     assert "left out: geant needs topologies/Geant2012.graphml" in done.stderr
     assert "0 of them done before, about" in done.stderr

@@ -55,6 +55,15 @@ def report(**facts: Any) -> None:
     print(json.dumps(facts), file=_ReportStream.stream, flush=True)
 
 
+_from_launcher: list[Callable[[bytes], None]] = []
+"""Who is given what the launcher writes to standard input."""
+
+
+def on_launcher_line(handle: Callable[[bytes], None]) -> None:
+    """Call a function with every line that the launcher sends."""
+    _from_launcher.append(handle)
+
+
 def main(
     program: str, kind: type[S], serve: Serve[S], prepare: Callable[[S], None] | None = None
 ) -> None:
@@ -160,13 +169,14 @@ async def first_of(
 
 
 async def _watch_launcher() -> None:
-    """Fail when standard input ends: the launcher holds its other end."""
+    """Pass on what the launcher sends; fail when standard input ends, whose other end it holds."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
     kind = os.fstat(sys.stdin.fileno()).st_mode
     if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-        while await reader.read(64):
-            pass
+        while line := await reader.readline():
+            for handle in _from_launcher:
+                handle(line)
     elif sys.stdin.isatty():  # started by hand, without a launcher
         await loop.create_future()
     raise LostError(LAUNCHER, "the launcher was lost")

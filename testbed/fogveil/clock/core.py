@@ -84,6 +84,8 @@ class Windows:
         self.time = 0.0
         self.finished = False
         """The last episode is over."""
+        self.largest = LARGEST_WINDOW
+        """Decisions of a window at most; larger ones are cut."""
 
     # --- messages in, orders out -----------------------------------------------------------------
 
@@ -215,8 +217,10 @@ class Windows:
             return []
         if not self._instants:
             return self._end()
-        taken = [self._instants.popleft() for _ in range(min(self._limit, len(self._instants)))]
-        self._limit = self._ready.window
+        size = min(self._limit, self.largest, len(self._instants))
+        taken = [self._instants.popleft() for _ in range(size)]
+        # What is cut off is a window of its own: windows end where they ended before.
+        self._limit = self._limit - size or self._ready.window
         for _, name in taken:
             self._published[name] += 1
         until = taken[-1][0]

@@ -13,12 +13,14 @@ import grpc
 from grpc import aio
 
 from fogveil.clock.core import Order, ProtocolError, Windows
+from fogveil.clock.pace import Pace, PaceOrder
 from fogveil.clock.settings import ClockSettings
 from fogveil.core.errors import InfrastructureError, LostError
 from fogveil.core.safe_text import safe_text
 from fogveil.protocol.channels import PROTOCOL, WELCOME, start_server
 from fogveil.protocol.identity import BROKER, Identity, peer_of
-from fogveil.protocol.participant import LAUNCHER, report
+from fogveil.protocol.limits import LARGEST_WINDOW
+from fogveil.protocol.participant import LAUNCHER, on_launcher_line, report
 from fogveil.v1.clock_pb2 import End, Hello, JoinRequest, JoinResponse
 from fogveil.v1.clock_pb2_grpc import ClockServiceServicer, add_ClockServiceServicer_to_server
 
@@ -76,7 +78,10 @@ class Clock(ClockServiceServicer):
 
     def __init__(self, settings: ClockSettings, windows: Windows) -> None:
         self._run, self._secure, self._windows = settings.run, settings.secure, windows
-        self._speed = settings.speed
+        self._pace: Pace | None = None
+        if settings.speed or settings.paced:
+            self._pace = Pace(settings.speed, held=settings.paced)
+            on_launcher_line(self._change_pace)
         self._patience = settings.patience
         """Seconds to wait until everybody has joined."""
         self._outboxes: dict[str, _Outbox] = {}
@@ -87,8 +92,6 @@ class Clock(ClockServiceServicer):
         self._present = 0
         self._all_gone = asyncio.Event()
         self._reported = 0.0
-        self._paced = 0.0
-        """Simulated time up to which orders were dispatched."""
 
     # --- a participant's stream ------------------------------------------------------------------
 
@@ -177,25 +180,27 @@ class Clock(ClockServiceServicer):
     # --- orders ----------------------------------------------------------------------------------
 
     def _dispatch(self, orders: list[Order]) -> None:
-        if self._speed:
+        if self._pace:
             self._orders.put_nowait(orders)
+            self._windows.largest = 1 if self._pace.stepwise else LARGEST_WINDOW
             return
         for name, order in orders:
             self._outboxes[name].put(order)
 
-    async def _pace(self) -> None:
-        """Dispatch orders no faster than the wall clock allows."""
-        begun = time.monotonic()
+    async def _dispatch_paced(self, pace: Pace) -> None:
+        """Dispatch orders no faster than the pace allows."""
         while True:
             for name, order in await self._orders.get():
                 if order.WhichOneof("kind") == "begin":
-                    begun = time.monotonic()
+                    pace.begin()
                 elif name not in self._windows.roster.sources and isfinite(order.grant.until):
-                    assert self._speed is not None
-                    due = begun + order.grant.until / self._speed
-                    await asyncio.sleep(max(0.0, due - time.monotonic()))
-                    self._paced = order.grant.until
+                    await pace.wait(order.grant.until)
                 self._outboxes[name].put(order)
+
+    def _change_pace(self, line: bytes) -> None:
+        order = PaceOrder.parse(line)
+        if order and self._pace:
+            self._pace.change(order)
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -205,7 +210,7 @@ class Clock(ClockServiceServicer):
 
     @property
     def _time(self) -> float:
-        return self._paced if self._speed else self._windows.time
+        return self._pace.time if self._pace else self._windows.time
 
     def _lose(self, name: str, reported_by: str | None = None) -> None:
         source = f" (reported by {reported_by})" if reported_by and name != "broker" else ""
@@ -221,7 +226,7 @@ class Clock(ClockServiceServicer):
 
     async def run_to_the_end(self) -> None:
         """Wait until the run is over, end it for everybody, and fail if it failed."""
-        pacing = asyncio.ensure_future(self._pace())
+        pacing = asyncio.ensure_future(self._dispatch_paced(self._pace)) if self._pace else None
         try:
             async with asyncio.timeout(self._patience):
                 await asyncio.wait(
@@ -235,7 +240,8 @@ class Clock(ClockServiceServicer):
             missing = [name for name in self._windows.roster.all if name not in self._outboxes]
             self._fail(InfrastructureError(f"never joined the clock: {', '.join(missing)}"))
         await self._over.wait()
-        pacing.cancel()
+        if pacing:
+            pacing.cancel()
         if self._windows.episode >= 0:
             self.report_status()
         for outbox in self._outboxes.values():

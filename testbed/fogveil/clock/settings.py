@@ -20,3 +20,5 @@ class ClockSettings(Settings):
     """Simulated time per second of the wall clock; None is as fast as it goes."""
     patience: float
     """Seconds in which everybody must have joined."""
+    paced: bool = False
+    """Whether the launcher paces it: it is then held until it is told to go on."""

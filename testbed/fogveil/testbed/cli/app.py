@@ -14,6 +14,7 @@ from fogveil.core.errors import FogveilError
 from fogveil.core.version import VERSION
 from fogveil.testbed.cli.audit import audit
 from fogveil.testbed.cli.compare import compare, evaluate, figures
+from fogveil.testbed.cli.dashboard import dashboard
 from fogveil.testbed.cli.docker import app as docker_app
 from fogveil.testbed.cli.docker import down
 from fogveil.testbed.cli.inspect import inspect
@@ -21,6 +22,7 @@ from fogveil.testbed.cli.league import league
 from fogveil.testbed.cli.leakage import leakage
 from fogveil.testbed.cli.map import map_parl
 from fogveil.testbed.cli.options import err, print_line
+from fogveil.testbed.cli.report import report
 from fogveil.testbed.cli.reproduce import reproduce
 from fogveil.testbed.cli.run import run, up
 from fogveil.testbed.cli.show import list_policies, list_scenarios, show
@@ -42,6 +44,7 @@ jobs, each node's count, or everything.
   fogveil run tiny --policy jsq               one run, in seconds
   fogveil run tiny --policy jsq --federated   the same run, one process per participant
   fogveil up paper --policy veil              the federated testbed, with a live table
+  fogveil up paper --policy veil --dashboard  the same in a browser: both sides of the boundary
   fogveil up tiny --policy veil --docker      the same, one container per participant
   fogveil inspect --live                      every message of a running testbed, decoded
   fogveil audit paper                         tests of what a provider discloses, with evidence
@@ -53,6 +56,7 @@ jobs, each node's count, or everything.
   fogveil train tiny --agent parl --out runs/parl             train the paper's agent
   fogveil evaluate runs/parl/agent.npz tiny                   compare it with other policies
   fogveil figures runs/compare runs/parl                      the paper's figures
+  fogveil report runs/first --out report.html                 any result as one page to mail
   fogveil reproduce --quick                                   the paper's whole evaluation, short
 
 Exit codes: 0 success, 1 a check failed, 2 wrong input, 3 a participant or the environment failed.
@@ -64,8 +68,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (run, up, down, compare, sweep, plot, league, train, evaluate, figures, reproduce)
-for command in (*COMMANDS, audit, inspect, leakage):
+COMMANDS = (run, up, down, compare, sweep, plot, league, train, evaluate, figures, report)
+for command in (*COMMANDS, reproduce, audit, inspect, leakage, dashboard):
     app.command()(command)
 app.command(name="map")(map_parl)
 app.command(name="policies")(list_policies)

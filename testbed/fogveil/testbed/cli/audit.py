@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +32,8 @@ from fogveil.testbed.cli.options import (
     out,
     print_line,
 )
-from fogveil.testbed.records.output import reporting_write_errors
+from fogveil.testbed.records.output import reporting_write_errors, write_json
+from fogveil.testbed.records.provenance import provenance
 
 STYLES = {"PASS": "green", "FAIL": "bold red", "NOT SHOWN": "yellow", "MEASURED": "cyan"}
 FAULTS_SHOWN = 8
@@ -69,6 +69,10 @@ def audit(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the findings as a web page.")
     ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Keep the findings here, for `fogveil report`."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="End with one JSON object on standard output.")
     ] = False,
@@ -81,10 +85,12 @@ def audit(
     everything was examined. With --challenge the last line says which checks caught the change.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is imported
+    from fogveil.testbed.page.audit_page import AUDIT, audit_sections
+    from fogveil.testbed.page.document import Document
+    from fogveil.testbed.page.files import write_page
     from fogveil.testbed.privacy.audit import procedure
     from fogveil.testbed.privacy.audit.challenge import apply_challenge, caught_by
     from fogveil.testbed.privacy.audit.channels import not_examined
-    from fogveil.testbed.privacy.audit.html_page import html_page
 
     chosen = load(
         scenario, collect_overrides(override, disclosure=disclosure, horizon=horizon), None
@@ -139,29 +145,36 @@ def audit(
     print_line("not examined:", console)
     for line in unexamined:
         print_line(f"  {line}", console)
+    levels = list(procedure.POLICIES) if everything else [chosen.disclosure]
+    used = [policy or procedure.POLICIES[level] for level in levels]
+    kept: dict[str, Any] = {
+        "scenario": chosen.name,
+        "levels": [str(level) for level in levels],
+        "facts": {
+            "scenario": chosen.name,
+            "disclosure level": ", ".join(levels),
+            "policy": ", ".join(dict.fromkeys(map(label_of, used))),
+            "seed": "128 bits drawn for this audit, as were the planted secrets; not kept",
+            "horizon": f"{chosen.horizon:g}",
+            "participants": "containers" if docker else "processes",
+            "fogveil": VERSION,
+        },
+        "findings": [asdict(finding) for finding in findings],
+        "not_examined": unexamined,
+        "provenance": provenance(),
+    }
+    if folder:
+        with reporting_write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / AUDIT, kept)
+        print_line(f"written: {folder / AUDIT}", console)
     if html:
-        with reporting_write_errors(html):
-            html.parent.mkdir(parents=True, exist_ok=True)
-            levels = list(procedure.POLICIES) if everything else [chosen.disclosure]
-            used = [policy or procedure.POLICIES[level] for level in levels]
-            facts = {
-                "scenario": chosen.name,
-                "disclosure level": ", ".join(levels),
-                "policy": ", ".join(dict.fromkeys(map(label_of, used))),
-                "seed": "128 bits drawn for this audit, as were the planted secrets; not kept",
-                "horizon": f"{chosen.horizon:g}",
-                "participants": "containers" if docker else "processes",
-                "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-                "fogveil": VERSION,
-            }
-            html.write_text(html_page(findings, facts, levels), encoding="utf-8")
+        write_page(Document("fogveil audit", audit_sections(kept)), html)
         print_line(f"written: {html}", console)
     if challenged:
         print_line(_challenge_line(challenged["caught_by"]), console)
     if as_json:
-        objects = [asdict(finding) for finding in findings]
-        result: dict[str, Any] = {"scenario": chosen.name, "findings": objects}
-        result["not_examined"] = unexamined
+        result = {key: kept[key] for key in ("scenario", "findings", "not_examined")}
         if challenged:
             result["challenge"] = challenged
         print(json.dumps(result))  # noqa: T201

@@ -8,7 +8,7 @@ import time
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -49,7 +49,11 @@ from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.privacy.inspect.capture import free_ports, packet_capture
 from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.report import tables
+from fogveil.testbed.scenario import Scenario
 from fogveil.testbed.scenario.world import build_world
+
+if TYPE_CHECKING:
+    from fogveil.testbed.dashboard.run_page import RunPage
 
 PolicyName = Annotated[
     str,
@@ -203,6 +207,12 @@ def up(
             metavar="FILE", help="With --insecure: capture the gRPC packets, for `inspect`."
         ),
     ] = None,
+    as_page: Annotated[
+        bool,
+        typer.Option(
+            "--dashboard", help="Show it in a browser; the run begins when the page is opened."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start the federated testbed and watch it.
@@ -223,7 +233,7 @@ def up(
         record=True,
         docker=docker,
     )
-    plan = replace(plan, policies=(policy,))
+    plan = replace(plan, policies=(policy,), paced=as_page)
     if packets and not insecure:
         raise InputError(f"--packets {packets}: encrypted packets show nothing: add --insecure")
     if packets and docker:
@@ -244,9 +254,15 @@ def up(
         with (
             capture,
             noting_seed(overrides, chosen.seed),
+            _page(chosen, policy, folder) if as_page else nullcontext() as page,
             LiveTable(err, chosen.horizon) as table,
         ):
-            (result,) = run_federated(chosen, plan, folder, table.watch, _announce)
+            started = page.show if page else None
+            (result,) = run_federated(chosen, plan, folder, table.watch, _announce, started)
+            _print_result(result, folder, as_json=as_json)
+            if page and err.is_terminal:
+                print_line("the page stays open until Ctrl-C", err)
+                page.wait()
     except KeyboardInterrupt:
         print_line(f"stopped; the participants' records are in {folder}/participants", err)
         raise
@@ -254,7 +270,14 @@ def up(
         with suppress(OSError):
             if created:
                 created.rmdir()  # if it is still empty
-    _print_result(result, folder, as_json=as_json)
+
+
+def _page(scenario: Scenario, policy: str, folder: Path) -> RunPage:
+    from fogveil.testbed.dashboard.run_page import RunPage
+
+    return RunPage(
+        scenario, policy, folder, lambda link: print_line(f"open in a browser, once: {link}", err)
+    )
 
 
 def _announce(step: str) -> None:

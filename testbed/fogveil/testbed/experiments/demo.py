@@ -17,8 +17,11 @@ from fogveil.testbed.experiments.federated_training import train_federated
 from fogveil.testbed.launch.federated_run import run_federated
 from fogveil.testbed.launch.participant_config import Plan
 from fogveil.testbed.launch.run_folder import PARTICIPANTS
+from fogveil.testbed.page.files import write_page
+from fogveil.testbed.page.kinds import make_document
 from fogveil.testbed.privacy.inspect.disclosure_summary import DisclosureSummary
 from fogveil.testbed.privacy.inspect.recordings import read_recording
+from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.records.summary import Summary
 from fogveil.testbed.report.averages import PolicyAverage, Result, average_runs
 from fogveil.testbed.report.figures import plot_delays
@@ -76,12 +79,15 @@ def main() -> None:
     averages = _averages(results, names) + _told_everything(results)
     for table in compare_tables(averages, "jsq"):
         print_table(table, console)
-    write_comparison(averages, "jsq", OUT)
+    write_comparison(averages, "jsq", OUT, provenance())
     plot_delays(averages, OUT / "delays")
     show_boundary(OUT / "testbed", len(results), console)
+    folders = [OUT, OUT / "parl", *sorted((OUT / "testbed").glob("episode-*"))[: len(names)]]
+    write_page(make_document(folders), OUT / "report.html")
     console.print(
         f"\nfigure: {OUT}/delays.png   numbers: {OUT}/compare.csv\n"
-        f"configuration and records of each participant: {OUT}/testbed/participants/"
+        f"configuration and records of each participant: {OUT}/testbed/participants/\n"
+        f"all of it as one page to open in a browser: {OUT}/report.html"
     )
 
 

@@ -18,7 +18,7 @@ from fogveil.core.errors import InputError
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import shipped_scenarios
 
-VERSION = 2
+VERSION = 3
 ORACLE = "setr"
 SEEDS = range(1001, 1006)
 """Far from 1, 2, …, the seeds of our trainings and calibrations."""

@@ -78,12 +78,16 @@ def run_federated(
     out: Path | None = None,
     watch: Watch | None = None,
     progress: Callable[[str], None] = lambda _line: None,
+    started: Callable[[Testbed], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Run every policy of the plan on one testbed; return the content of run.json for each.
 
     The tables of a single episode are written to `out` itself, those of several to a folder each.
+    `started` is called with the testbed once everybody has joined.
     """
     with testbed_folder(out) as folder, FederatedRun(scenario, plan, folder, out, progress) as run:
+        if started:
+            started(run.testbed)
         return run.finish(watch)
 
 

@@ -77,6 +77,9 @@ class ProcessHandle(Protocol):
     def send_signal(self, number: int, /) -> None:
         """Send it a signal."""
 
+    def send_line(self, line: bytes, /) -> None:
+        """Write a line to its standard input."""
+
 
 class BrokerHandle(Protocol):
     """The broker of a run, wherever it runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,6 +73,13 @@ class LocalProcess:
     def send_signal(self, number: int, /) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
+
+    def send_line(self, line: bytes, /) -> None:
+        """Write a line to its standard input; one that has ended reads nothing."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
 
 
 class LocalSite(Site):

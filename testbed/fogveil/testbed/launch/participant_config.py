@@ -72,6 +72,8 @@ class Plan:
     source_processes: int = 1
     speed: float | None = None
     """Simulated time per second of the wall clock; None is as fast as it goes."""
+    paced: bool = False
+    """Whether the launcher paces the clock, which is held until it is told to go on."""
     patience: float = 180.0
     """Seconds in which everybody must have joined."""
     record: bool = False
@@ -280,6 +282,7 @@ class Split:
                 draws=None if plan.training else tuple(draw for _, draw in plan.episodes),
                 first_draw=plan.training.done + 1 if plan.training else 0,
                 speed=plan.speed,
+                paced=plan.paced,
                 patience=plan.patience,
             )
         )

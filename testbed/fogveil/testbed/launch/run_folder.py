@@ -19,7 +19,9 @@ from fogveil.testbed.records.output import reporting_write_errors
 
 LOG = "testbed.log"
 PARTICIPANTS = "participants"
-RESULTS = (PARTICIPANTS, AUDITOR, "run.json", "jobs.parquet", "decisions.parquet")
+RESULTS = (
+    *(PARTICIPANTS, AUDITOR, "started.json", "run.json", "jobs.parquet", "decisions.parquet"),
+)
 """What a run leaves in its folder, beside its log and folders for several episodes."""
 
 

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from fogveil.broker.address import Address
 from fogveil.broker.launcher import cut_off_clients
+from fogveil.clock.pace import PaceOrder
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import FogveilError, InfrastructureError
 from fogveil.core.safe_text import safe_text
@@ -215,6 +216,10 @@ class Testbed:
         """Wait until the run is over; fail if it failed."""
         for _ in self.reports():
             pass
+
+    def pace(self, order: PaceOrder) -> None:
+        """Tell the clock how fast to go, where the plan lets it be paced."""
+        self.participants[CLOCK].process.send_line(order.line())
 
     def has_admitted(self, name: str) -> bool:
         """Return whether the clock has admitted somebody under a name, started or not."""

@@ -7,6 +7,7 @@ import shlex
 import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from fogveil.core.version import VERSION, source_commit
@@ -33,6 +34,6 @@ def provenance() -> dict[str, Any]:
         "commit": commit and commit.removesuffix("-dirty"),
         "uncommitted_changes": commit and commit.endswith("-dirty"),
         "versions": library_versions(),
-        "command": shlex.join(sys.argv),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -133,3 +133,20 @@ def average_table(averages: Sequence[PolicyAverage]) -> pa.Table:
     columns += [f"{name}{end}" for name in names for end in ("", "_ci95")]
     schema = pa.schema([(name, types.get(name, pa.float64())) for name in columns])
     return pa.Table.from_pylist(rows, schema)
+
+
+def read_averages(table: pa.Table) -> list[PolicyAverage]:
+    """Return the averages of a table that `average_table` made."""
+    averages = []
+    for row in table.to_pylist():
+        estimates = {
+            name: Estimate(row[name], row[f"{name}_ci95"])
+            for name in (*MEASURES, "fog_loop_ratio")
+            if row.get(name) is not None
+        }
+        ratio = estimates.pop("fog_loop_ratio", None)
+        average = PolicyAverage(
+            row["policy"], row["level"], row["rate"], row["horizon"], estimates, ratio
+        )
+        averages.append(average._replace(interval=row["interval"], seeds=row["seeds"]))
+    return averages

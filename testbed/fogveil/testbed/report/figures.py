@@ -112,7 +112,7 @@ def plot_loops(averages: Sequence[PolicyAverage], path: Path) -> None:
                 panel.set_xlabel("β: mean time between workloads (busier →)")
             shown = [a.measures[loop] for a in averages if loop in a.measures]
             scale_axis(panels[0], "y", shown)
-            panels[0].set_ylabel(f"{_measured(averages)} (simulated time units)")
+            panels[0].set_ylabel(f"{_measured(averages)}\n(simulated time units)")
         handles, labels = axes[0][0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside right upper", frameon=False)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from fogveil.core.errors import InputError
 from fogveil.testbed.report.averages import PolicyAverage, Result
@@ -25,6 +27,7 @@ from fogveil.testbed.report.result_files import (
     read_results,
     read_trainings,
 )
+from fogveil.testbed.report.run_figure import plot_over_time
 
 
 class Drawn(NamedTuple):
@@ -50,6 +53,7 @@ def draw_all(folders: Sequence[Path], out: Path) -> Drawn:
         plot_distribution(placed, sample["nodes"], sample["categories"], out / "distribution")
         drawn += ["loops", "delays", "distribution"]
         left_out += _left_out(averages)
+    drawn += _draw_over_time(folders, out)
     trainings = read_trainings(folders)
     for agent in dict.fromkeys(training.agent for training in trainings):
         logs: dict[str, Any] = {}
@@ -68,6 +72,19 @@ def draw_all(folders: Sequence[Path], out: Path) -> Drawn:
             "evaluate, run or train wrote to"
         )
     return Drawn([out / name for name in drawn], left_out)
+
+
+def _draw_over_time(folders: Sequence[Path], out: Path) -> list[str]:
+    """Draw the delays of each run that has kept its jobs; return the figures' names."""
+    names: list[str] = []
+    for table in sorted({path for folder in folders for path in folder.rglob("jobs.parquet")}):
+        run = json.loads((table.parent / "run.json").read_text(encoding="utf-8"))
+        jobs = pq.read_table(table, columns=["emitted", "returned"])
+        name = f"over-time-{run['label']}".replace("/", "-")
+        name += f"-{names.count(name) + 1}" if name in names else ""
+        plot_over_time(jobs, run["scenario"]["horizon"], out / name)
+        names.append(name)
+    return names
 
 
 def _placements(results: Sequence[Result], averages: Sequence[PolicyAverage]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def latex_text(rows: Sequence[Mapping[str, str]], caption: str = "") -> str:
     lines = [[name.translate(LATEX) for name in head]]
     lines += [[row[name].translate(LATEX) for name in head] for row in rows]
     top, *body = [" & ".join(cells) + r" \\" for cells in lines]
-    numeric = [name for name in head if all(_looks_numeric(row[name]) for row in rows)]
+    numeric = [name for name in head if all(looks_numeric(row[name]) for row in rows)]
     columns = "".join("r" if name in numeric else "l" for name in head)
     parts = [
         "% \\usepackage{booktabs}",
@@ -94,7 +94,8 @@ def latex_text(rows: Sequence[Mapping[str, str]], caption: str = "") -> str:
     return "\n".join(parts) + "\n"
 
 
-def _looks_numeric(text: str) -> bool:
+def looks_numeric(text: str) -> bool:
+    """Return whether a text is a number, perhaps with its interval, or a dash in its place."""
     return text == "–" or text.lstrip("-")[:1].isdigit()
 
 

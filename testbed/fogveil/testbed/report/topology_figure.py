@@ -23,11 +23,10 @@ BESIDE = 0.02
 """How far a node is drawn from another at the same place, as a share of the map's width."""
 
 
-def _layout(graph: nx.Graph) -> dict[Any, tuple[float, float]]:
+def _layout(graph: nx.Graph, small: int = 200) -> dict[Any, tuple[float, float]]:
     # Both layouts are deterministic; the better one takes too long for large graphs.
-    small = len(graph) <= 200  # noqa: PLR2004
     positions: dict[Any, tuple[float, float]] = (
-        nx.kamada_kawai_layout(graph) if small else nx.spring_layout(graph, seed=1)
+        nx.kamada_kawai_layout(graph) if len(graph) <= small else nx.spring_layout(graph, seed=1)
     )
     return positions
 
@@ -51,6 +50,11 @@ def _map(world: World) -> dict[Any, tuple[float, float]]:
     return positions
 
 
+def place_nodes(world: World, small: int = 200) -> dict[Any, tuple[float, float]]:
+    """Return where each node is drawn; in networks of more than `small` nodes it is found fast."""
+    return _map(world) if world.topology.positions else _layout(world.topology.graph, small)
+
+
 def draw_topology(world: World, path: Path) -> None:
     """Draw the network as PNG and SVG.
 
@@ -66,7 +70,7 @@ def draw_topology(world: World, path: Path) -> None:
         "IoT cluster": topology.clusters,
         "relay": [node for node in graph if node not in named],
     }
-    positions = _map(world) if topology.positions else _layout(graph)
+    positions = place_nodes(world)
     with figure(path, 9, 6.5) as drawing:
         axis = drawing.subplots()
         axis.set_axis_off()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import networkx as nx
@@ -35,8 +35,8 @@ class FastestPaths:
         """[category][cluster]."""
         if min(*map(min, self.fog_to_cloud), *(min(map(min, up)) for up in self.up)) <= 0:
             raise InputError("links: expected a positive latency on every path to a node")
-        mean_size = sum(sizes_up) / len(sizes_up)
-        self.hops, self.bandwidth = self._hops_and_bandwidth(mean_size)
+        self._mean_size = sum(sizes_up) / len(sizes_up)
+        self.hops, self.bandwidth = self._hops_and_bandwidth()
         """Links, and bandwidth of the narrowest link, for a mean workload: [cluster][node]."""
 
     def _latencies(self, source: Any, targets: Sequence[Any], sizes: Sequence[float]) -> Table:
@@ -48,11 +48,16 @@ class FastestPaths:
             rows.append(tuple(float(latency[target]) for target in targets))
         return tuple(rows)
 
-    def _hops_and_bandwidth(self, size: float) -> tuple[tuple[tuple[int, ...], ...], Table]:
-        graph, hops, narrowest = self._topology.graph, [], []
+    def routes(self) -> Iterator[list[list[Any]]]:
+        """Yield for each cluster the nodes on the path of a mean workload to each Fog node."""
+        cost = _link_cost(self._mean_size)
         for cluster in self._topology.clusters:
-            all_paths = nx.single_source_dijkstra_path(graph, cluster, weight=_link_cost(size))
-            paths = [all_paths[fog] for fog in self._topology.fogs]
+            paths = nx.single_source_dijkstra_path(self._topology.graph, cluster, weight=cost)
+            yield [paths[fog] for fog in self._topology.fogs]
+
+    def _hops_and_bandwidth(self) -> tuple[tuple[tuple[int, ...], ...], Table]:
+        graph, hops, narrowest = self._topology.graph, [], []
+        for paths in self.routes():
             hops.append(tuple(len(path) - 1 for path in paths))
             narrowest.append(
                 tuple(

@@ -146,8 +146,8 @@ Printed by `fogveil map` (resumable; it says first how long it will take), at co
 
 PARL observes the cluster, the category and d, the distribution of its recent placements; it learns
 from the change of the total of queued jobs from one decision to the next. Whether that suffices
-depends on the environment. Two quantities are varied here, everything else is the scenario `paper`
-at β = 100 (at κ = 0.58 and a load of 39 % it is `paper` itself; `stress` has κ = 7.3 and 85 %):
+depends on the environment. Two quantities are varied here, everything else is the scenario `tiered`
+at β = 100 (at κ = 0.58 and a load of 39 % it is `tiered` itself; `stress` has κ = 7.3 and 85 %):
 
 - **κ**, the latency in decisions: mean latency from a cluster to a Fog node, divided by the mean
   gap between two decisions. So many decisions are taken before a placement shows in the total.

@@ -2,7 +2,7 @@
 
 κ is the mean latency up, divided by the mean gap between two decisions: how many decisions are
 taken before a placement shows in the total of queued jobs. Load is the share of the Fog's speed
-that the workloads demand. Every point is the scenario `paper` with its links and its instructions
+that the workloads demand. Every point is the scenario `tiered` with its links and its instructions
 scaled.
 """
 
@@ -21,7 +21,7 @@ from fogveil.testbed.experiments.comparison import Comparison
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.world import World, build_world
 
-SCENARIO = "paper"
+SCENARIO = "tiered"
 OUT = Path("runs/map")
 RATE = 100.0
 LATENCIES = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -49,7 +49,7 @@ class Point:
     decay: float = 0.5
     """What PARL's distribution d keeps of its past at each placement."""
     links: float | None = None
-    """The κ that the links give at the rate of `paper`, where κ is reached by another rate."""
+    """The κ that the links give at the rate of `tiered`, where κ is reached by another rate."""
     full_length: bool = False
 
     @property
@@ -61,7 +61,7 @@ class Point:
 
     @cached_property
     def overrides(self) -> dict[str, Any]:
-        """What the environment changes of the scenario `paper`."""
+        """What the environment changes of the scenario `tiered`."""
         base = build_world(load_scenario(SCENARIO, {"sources.scale": RATE}))
         slower = (self.links or self.latency) / kappa(base)
         gap = (self.links or self.latency) / self.latency

@@ -216,7 +216,7 @@ def _with_veto(results: SectionResults, _curves: Curves) -> Iterator[Claim]:
             "the margin remains" if gain >= margin else "the margin shrinks",
             ""
             if gain >= margin
-            else "with the veto ELECTRE avoids the three slow nodes: so much of the margin above "
+            else "with the veto ELECTRE avoids the slow node: so much of the margin above "
             "is its configuration",
         )
 

@@ -19,6 +19,8 @@ from fogveil.testbed.experiments.reproduce.veil_tables import (
     total_table,
     veil_table,
 )
+from fogveil.testbed.page import files as html_files
+from fogveil.testbed.page.document import markdown_document
 from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.report.figures import figures_for_pages
 from fogveil.testbed.scenario import load_scenario
@@ -27,7 +29,7 @@ PAGE, IMAGES = "results.md", Path("images", "results")
 
 
 def write_page(plan: Plan) -> list[Path]:
-    """Write the page and its figures; return the paths."""
+    """Write the page, its figures and the same as one HTML file; return the paths."""
     images = plan.scale.docs / IMAGES
     parts = [_head(plan)]
     drawn: list[Path] = []
@@ -43,10 +45,12 @@ def write_page(plan: Plan) -> list[Path]:
     by_horizon = {horizon: read_section(plan, total_section(horizon)) for horizon in HORIZONS}
     parts.append(f"## From the total alone\n\n{texts.TOTAL}\n{total_table(by_horizon)}")
     parts.append(_veil_part(plan))
-    page = plan.scale.docs / PAGE
+    page, report = plan.scale.docs / PAGE, plan.scale.out / "report.html"
+    text = "\n".join(parts).rstrip() + "\n"
     with reporting_write_errors(page):
-        page.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
-    return [page, *(path.with_suffix(".png") for path in drawn)]
+        page.write_text(text, encoding="utf-8")
+    html_files.write_page(markdown_document(text, plan.scale.docs), report)
+    return [page, report, *(path.with_suffix(".png") for path in drawn)]
 
 
 def read_section(plan: Plan, section: str) -> SectionResults:

@@ -27,9 +27,9 @@ CLAIMS = """In the environment `paper`, Fog loop at 10K unless stated.
 """
 
 ENVIRONMENTS = {
-    "paper": """The environment in which the paper's agent works best so far: a network that is fast
-beside the gaps between decisions, and capacity that is ample but for three slow, central nodes,
-which overload whoever spreads evenly. It was fixed before these trainings. Waiting counts. What
+    "paper": """The environment in which the paper's agent works: a network that is fast beside the
+gaps between decisions, and capacity that is ample but for one very slow, central node, which
+overloads whoever spreads evenly. It was fixed before these trainings. Waiting counts. What
 each method observes is in parentheses. `electre with veto` is ELECTRE with a veto of 0.6 on the
 criterion `service`, which a careful expert would set here.
 """,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import struct
 import subprocess
@@ -81,6 +82,11 @@ class ContainerProcess:
         """Send it a signal, if it still runs."""
         with suppress(APIError):  # it is paused, has ended, or somebody has removed it
             self._api.kill(self._container, signal=int(number))
+
+    def send_line(self, line: bytes, /) -> None:
+        """Write a line to its standard input; one that has ended reads nothing."""
+        with suppress(OSError):
+            os.write(self._stream.fileno(), line)
 
     def terminate(self) -> None:
         """Ask it to end."""

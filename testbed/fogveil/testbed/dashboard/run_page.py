@@ -1,0 +1,83 @@
+"""The page of a testbed that this process runs: its process, and what the page tells the clock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import Self
+
+from fogveil.clock.pace import PaceOrder
+from fogveil.core.errors import InfrastructureError
+from fogveil.testbed.dashboard.run_source import announce
+from fogveil.testbed.launch.testbed import Testbed
+from fogveil.testbed.scenario import Scenario
+
+
+class RunPage:
+    """A context that ends the page's process; `show` starts it once the testbed runs."""
+
+    def __init__(
+        self, scenario: Scenario, policy: str, folder: Path, on_link: Callable[[str], None]
+    ) -> None:
+        self._scenario, self._policy, self._folder = scenario, policy, folder
+        self._on_link = on_link
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def show(self, testbed: Testbed) -> None:
+        """Start the page of a testbed, and print its link."""
+        announce(self._folder, self._scenario, self._policy)
+        command = [sys.executable, "-m", "fogveil.testbed.dashboard.process"]
+        self._process = process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        users = sorted(set(testbed.split.users.values()))
+        settings = {"folders": [str(self._folder.resolve())], "refused_users": users}
+        process.stdin.write(json.dumps(settings) + "\n")
+        process.stdin.flush()
+        first = process.stdout.readline()
+        answer = json.loads(first) if first else {}
+        if "link" not in answer:
+            raise InfrastructureError(f"the page did not start: {answer.get('error', 'see above')}")
+        self._on_link(answer["link"])
+        Thread(target=self._pass_on, args=(process, testbed), daemon=True).start()
+
+    def _pass_on(self, process: subprocess.Popen[str], testbed: Testbed) -> None:
+        """Pass the page's orders on to the clock."""
+        assert process.stdout is not None
+        for line in process.stdout:
+            order = PaceOrder.parse(json.dumps(json.loads(line).get("pace")).encode())
+            if order:
+                testbed.pace(order)
+
+    def wait(self) -> None:
+        """Wait until the page's process ends."""
+        if self._process:
+            self._process.wait()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if (process := self._process) is None:
+            return
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(3.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,283 @@
+"use strict";
+// The page: two streams, one for each half. The agent's half is filled from the first alone.
+
+const byId = (id) => document.getElementById(id);
+const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 5, 20];
+const MANY = 40;
+let facts, privateFacts, runs = [], charts = {}, map, status = {}, baseSpeed = 1, sliding = false;
+
+const number = (value, digits = 3) =>
+  value === null || value === undefined ? "–" : Number(value).toLocaleString("en", { maximumSignificantDigits: digits });
+
+function element(kind, className, text) {
+  const made = document.createElement(kind);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function setText(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+// --- building ---------------------------------------------------------------------------------
+
+function makeRows(box, heads, names, cells) {
+  const head = element("div", "row head");
+  head.append(...heads.map(([text, kind]) => element("span", kind, text)));
+  const rows = names.map((name) => {
+    const row = element("div", "row");
+    const parts = { row, name: element("span", "", name) };
+    row.append(parts.name);
+    for (const [key, kind] of cells) row.append(parts[key] = element("span", kind));
+    return parts;
+  });
+  box.append(head, ...rows.map((parts) => parts.row));
+  return rows;
+}
+
+function makeRun(run, number_) {
+  const section = byId("run").content.firstElementChild.cloneNode(true);
+  section.querySelector(".name").textContent = `${run.policy} on ${run.scenario}, level ${run.level}`;
+  if (run.nodes.length > MANY) section.classList.add("many");
+  const half = (name) => {
+    const part = section.querySelector(`.${name}`);
+    return { about: part.querySelector(".about"), rows: part.querySelector(".rows") };
+  };
+  const [agent, hidden] = [half("agent"), half("private")];
+  const made = {
+    section, agent, hidden, messages: section.querySelector(".messages"), leak: section.querySelector(".leak"),
+    agentRows: makeRows(agent.rows, [["node", ""], ["count", "n"], ["placed", "n"], ["service time, as it believes (log scale)", ""]],
+      run.nodes, [["count", "n"], ["placed", "n"], ["belief", "belief"]]),
+    hiddenRows: makeRows(hidden.rows, [["node", ""], ["speed", "n"], ["busy", "n"], ["held", "n"], ["line of jobs", ""]],
+      run.nodes, [["speed", "n"], ["busy", "n"], ["held", "n"], ["line", "line"]]),
+  };
+  for (const parts of made.agentRows) parts.belief.append(parts.range = element("i"), parts.mark = element("b"));
+  const total = element("div", "row");
+  total.append(element("span", "", "total"), made.total = element("span", "n"), made.decisions = element("span", "n"));
+  agent.rows.append(total);
+  byId("runs").append(section);
+  made.number = number_;
+  return made;
+}
+
+function makeLegend(box, categories) {
+  box.replaceChildren(...categories.map((name, place) => {
+    const entry = element("span", "legend");
+    const colour = element("i");
+    colour.style.background = `var(--job-${place % JOB_COLOURS})`;
+    entry.append(colour, name);
+    return entry;
+  }));
+}
+
+function makeCharts() {
+  const names = facts.runs.map((run) => run.policy);
+  const box = byId("charts");
+  charts.delay = new Chart(box, "Mean Fog loop delay, by emission", names);
+  charts.unserved = new Chart(box, "Jobs not back yet", names);
+  charts.error = new Chart(box, "Error of what the agent infers (%)", names, { logarithmic: true });
+  charts.errors = [[], ...names.map(() => [])];
+}
+
+// --- showing ----------------------------------------------------------------------------------
+
+function showAgent(state) {
+  state.runs.forEach((half, place) => {
+    const made = runs[place], run = facts.runs[place];
+    const service = half.belief?.service ?? [];
+    const [low, high] = [Math.log(Math.min(...service) / 2), Math.log(Math.max(...service) * 2)];
+    const at = (value) => Math.max(0, Math.min(100, (100 * (Math.log(value) - low)) / (high - low)));
+    made.agentRows.forEach((parts, node) => {
+      setText(parts.count, half.counts ? String(half.counts[node]) : half.decisions ? "hidden" : "–");
+      setText(parts.placed, half.placed[node].toLocaleString("en"));
+      parts.row.classList.toggle("chosen", half.last?.node === node);
+      const believed = service[node];
+      parts.belief.title = believed === undefined ? "nothing inferred yet" : `believed mean service time ${number(believed)}`;
+      parts.range.style.display = parts.mark.style.display = believed === undefined ? "none" : "";
+      if (believed !== undefined) {
+        const [least, most] = [at(half.belief.least[node]), at(half.belief.most[node])];
+        parts.mark.style.left = `${at(believed)}%`;
+        parts.range.style.left = `${least}%`;
+        parts.range.style.width = `${most - least}%`;
+      }
+    });
+    setText(made.total, half.total === null ? "–" : String(half.total));
+    setText(made.decisions, half.decisions.toLocaleString("en"));
+    const told = !half.decisions ? "It has decided nothing yet." : half.counts ? "It is shown one integer per node." : half.total !== null ? "It is shown the sum of all counts, no more." : "It looks at no count.";
+    const last = half.last ? ` Last: job ${half.last.job}, ${run.categories[half.last.category]}, from ${run.clusters[half.last.cluster]} to ${run.nodes[half.last.node]}.` : "";
+    setText(made.agent.about, `${told}${last}`);
+    showMessages(made, half.messages);
+  });
+  map?.show(state.runs[0]?.transit ?? []);
+  showStatus(state);
+}
+
+function showMessages(made, messages) {
+  const key = JSON.stringify(messages);
+  if (key === made.shownMessages) return;
+  made.shownMessages = key;
+  if (!messages.length) {
+    made.messages.replaceChildren(element("li", "", "no message was recorded (yet)"));
+    return;
+  }
+  made.messages.replaceChildren(...messages.slice().reverse().map((message) => {
+    const entry = element("li");
+    entry.tabIndex = 0;
+    entry.dataset.wire = message.wire;
+    const fields = JSON.stringify(message.fields);
+    entry.append(
+      element("span", "route", `${message.from} → ${message.to} at ${number(message.simulated, 6)}, ${message.bytes} B`),
+      element("span", "what", `${message.method} ${fields}`),
+      element("span", "wire", message.wire || "(no bytes)"),
+    );
+    return entry;
+  }));
+}
+
+function showPrivate(state) {
+  state.runs.forEach((half, place) => {
+    const made = runs[place];
+    made.hiddenRows.forEach((parts, node) => {
+      setText(parts.speed, number(privateFacts.runs[place].ipt[node], 4));
+      setText(parts.busy, `${Math.round(100 * half.utilisation[node])}%`);
+      setText(parts.held, String(half.held[node]));
+      lineOfJobs(parts.line, half.lines[node], half.serving[node], half.held[node]);
+    });
+    if (!made.legend) {
+      made.legend = element("p", "about");
+      makeLegend(made.legend, facts.runs[place].categories);
+      made.hidden.about.after(made.legend);
+    }
+    const summary = half.summary ?? { fog_loop: half.fog_loop, unserved: half.unserved };
+    const end = half.summary ? "At the end" : "So far";
+    setText(made.hidden.about, `${end}: mean Fog loop ${number(summary.fog_loop, 4)}, ${half.summary ? `${summary.unserved} of ${summary.workloads.toLocaleString("en")} unserved at the horizon` : `${summary.unserved} not back yet`}.${half.run_hash ? ` Run hash ${half.run_hash.slice(0, 12)}…` : ""}`);
+    made.section.dataset.fogLoop = summary.fog_loop ?? "";
+    made.section.dataset.runHash = half.run_hash ?? "";
+    const guess = 100 * privateFacts.runs[place].guess;
+    made.leak.replaceChildren("What it infers of the speeds is wrong by ",
+      element("strong", "", half.error === null ? "–" : `${number(100 * half.error)} %`), ` (a guess: ${number(guess)} %).`);
+  });
+  showCharts(state);
+  showTrainings(state.trainings);
+  showStatus(state);
+}
+
+function showCharts(state) {
+  if (!charts.delay) return;
+  const longest = state.runs.reduce((best, half) => (half.history.time.length > best.length ? half.history.time : best), []);
+  const pad = (values) => longest.map((_, n) => values[n] ?? null);
+  charts.delay.show([longest, ...state.runs.map((half) => pad(half.history.delay))]);
+  charts.unserved.show([longest, ...state.runs.map((half) => pad(half.history.unserved))]);
+  const times = charts.errors[0];
+  while (times.length && times.at(-1) >= state.time) charts.errors.forEach((column) => column.pop());
+  if (state.runs.some((half) => half.error !== null)) {
+    times.push(state.time);
+    state.runs.forEach((half, n) => charts.errors[n + 1].push(half.error === null ? null : 100 * half.error));
+    if (times.length > 400) charts.errors = charts.errors.map((column) => column.filter((_, n) => n % 2));
+    charts.error.show(charts.errors.map((column) => column.slice()));
+  }
+}
+
+function showTrainings(trainings) {
+  if (!trainings?.length) return;
+  byId("training").hidden = false;
+  if (!charts.curve) {
+    const box = byId("curves");
+    box.className = "charts";
+    charts.curve = trainings.map((_, n) => new Chart(box, `${facts.trainings[n]}: mean return of the last 10 episodes`, ["return"], { below: "decisions" }));
+    charts.epsilon = trainings.map((_, n) => new Chart(box, `${facts.trainings[n]}: exploration ε`, ["ε"], { below: "decisions" }));
+  }
+  trainings.forEach((training, n) => {
+    charts.curve[n].show([training.decisions, training.last_returns]);
+    charts.epsilon[n].show([training.decisions, training.epsilon]);
+  });
+}
+
+function showStatus(state) {
+  status = state;
+  setText(byId("hold"), state.held ? "play" : "pause");
+  const canMove = !state.live || facts.paced;
+  byId("hold").disabled = byId("step").disabled = !canMove;
+  byId("time").disabled = state.live;
+  byId("time").max = Math.max(state.front, state.live ? Math.max(...facts.runs.map((run) => run.horizon), 1) : 1e-9);
+  if (!sliding) byId("time").value = state.time;
+  const rate = state.live && state.rate ? `, ${number(state.rate)} decisions/s` : "";
+  setText(byId("now"), `${number(state.time, 6)} of ${number(Number(byId("time").max), 6)}${rate}`);
+  document.body.dataset.time = state.time;
+  document.body.dataset.live = state.live;
+  document.body.dataset.held = state.held;
+  document.body.dataset.failed = state.failed;
+  if (state.failed) setText(byId("notice"), "The run has failed: this is where it stood. Its log says who was lost.");
+  else if (state.live && !facts.paced) setText(byId("notice"), "A run that another command paces: look, no controls.");
+  else if (!state.live) setText(byId("notice"), "The run is over: move through it with the slider.");
+  else setText(byId("notice"), state.held ? "Paused: simulated time stands still for everybody." : "");
+}
+
+// --- controls ---------------------------------------------------------------------------------
+
+async function wish(content) {
+  const answer = await fetch("control", {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(content),
+  });
+  if (answer.ok) showStatus(await answer.json());
+}
+
+function connectControls() {
+  const select = byId("speed");
+  baseSpeed = Math.max(...facts.runs.map((run) => run.horizon), 60) / 60;
+  for (const factor of SPEEDS) {
+    const option = element("option", "", `${factor}×`);
+    option.value = baseSpeed * factor;
+    option.selected = factor === 1;
+    select.append(option);
+  }
+  const most = element("option", "", "fastest");
+  most.value = "";
+  select.append(most);
+  select.addEventListener("change", () => wish({ speed: select.value === "" ? null : Number(select.value) }));
+  byId("hold").addEventListener("click", () => wish({ held: !status.held }));
+  byId("step").addEventListener("click", () => wish({ step: true }));
+  const slider = byId("time");
+  slider.addEventListener("input", () => { sliding = true; wish({ time: Number(slider.value), held: true }); });
+  slider.addEventListener("change", () => { sliding = false; });
+  document.addEventListener("keydown", (event) => {
+    if (["INPUT", "SELECT", "BUTTON"].includes(event.target.tagName)) return;
+    if (event.key === " ") { event.preventDefault(); byId("hold").click(); }
+    if (event.key === "ArrowRight") { event.preventDefault(); byId("step").click(); }
+  });
+}
+
+function listen(name, show) {
+  const stream = new EventSource(`events/${name}`);
+  stream.addEventListener("message", (event) => show(JSON.parse(event.data)));
+  const ended = () => {
+    stream.close();
+    document.body.dataset.ended = "true";
+    byId("hold").disabled = byId("step").disabled = byId("time").disabled = byId("speed").disabled = true;
+    setText(byId("notice"), "The command that served this page has ended; fogveil dashboard shows its run again.");
+  };
+  stream.addEventListener("end", ended);
+  stream.addEventListener("error", ended);
+}
+
+async function begin() {
+  facts = await (await fetch("facts/agent")).json();
+  privateFacts = await (await fetch("facts/private")).json();
+  const first = facts.runs[0];
+  if (first) {
+    setText(byId("title"), `fogveil: ${first.scenario} under ${facts.runs.map((run) => run.policy).join(" and ")}`);
+    runs = facts.runs.map(makeRun);
+    makeCharts();
+    map = new NetworkMap(byId("map"), facts.network, first);
+  } else {
+    setText(byId("title"), `fogveil: training ${facts.trainings.join(", ")}`);
+    byId("network").hidden = byId("charts").hidden = true;
+    document.querySelector(".controls").hidden = true;
+  }
+  connectControls();
+  listen("agent", showAgent);
+  listen("private", showPrivate);
+}
+
+begin();

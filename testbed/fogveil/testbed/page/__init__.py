@@ -1,0 +1,1 @@
+"""Pages of results: one HTML file each, which works without a network."""
