@@ -65,17 +65,23 @@ class Observation(NamedTuple):
     cluster: int
     category: int
     counts: tuple[int, ...] | None = None
-    """Queued jobs per Fog node; None below level `count`."""
+    """Queued jobs per Fog node, -1 where a node tells none: it has crashed or is gone. None below
+    level `count`."""
     cloud_count: int | None = None
     """Queued jobs at the Cloud, for a policy of level `count` that watches it."""
     total: int | None = None
     """Queued jobs at all nodes, the Cloud included, for a policy of level `total`."""
     load: Load | None = None
     """None below level `full`."""
+    available: tuple[int, ...] | None = None
+    """The numbers of the nodes that take jobs; None where all do. A job for another node ends the
+    run."""
+    attempt: int = 1
+    """2 and more: the job was lost in a crash, and its cluster emits it again."""
 
     def without_disclosure(self) -> Observation:
         """Return the same decision without anything that the providers disclosed."""
-        return Observation(*self[:4])
+        return Observation(*self[:4], available=self.available, attempt=self.attempt)
 
 
 class Policy(ABC):
@@ -100,6 +106,10 @@ class Policy(ABC):
 
     def reset(self) -> None:  # noqa: B027 (many policies keep no state)
         """Begin a new episode: drop all state of the previous one."""
+
+    def update(self, view: AgentView) -> None:
+        """Receive the public facts anew: latencies have changed. Names never change in a run."""
+        self.view = view
 
     @abstractmethod
     def place(self, observation: Observation) -> int:
