@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 Available = tuple[int, ...] | None
@@ -25,6 +24,7 @@ def least(costs: Sequence[float], available: Available) -> int:
 def greatest(values: npt.NDArray[Any], available: Available) -> int:
     """Return the node of the greatest value, the first of equal ones.
 
+    >>> import numpy as np
     >>> greatest(np.array([1.0, 9.0, 2.0]), (0, 2))
     2
     """

@@ -123,9 +123,9 @@ def test_the_oracle_follows_a_change_of_speed_for_jobs_on_their_way(view):
     expected = ((10.0, 11.0, *(900.0,) * 8),) * 3
     policy = policies.load("setr", fair)
     assert policy.place(shown(policy, 0, None, [0] * 10, expected, time=0.0)) == 0
-    faster = ((0.5, 11.0, *(900.0,) * 8),) * 3
+    faster = ((2.0, 4.0, *(900.0,) * 8),) * 3
     assert policy.place(shown(policy, 1, None, [0] * 10, faster, time=1.0)) == 0
-    slower = ((4.0, 11.0, *(900.0,) * 8),) * 3
+    slower = ((5.0, 11.0, *(900.0,) * 8),) * 3
     assert policy.place(shown(policy, 2, None, [0] * 10, slower, time=2.0)) == 1
 
 
