@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fogveil.agent.inference.own_job import OwnJob
 from fogveil.agent.inference.soft_means import Overdue, SoftMeans
+from fogveil.agent.inference.speed_test import HEAVIEST, SpeedTest
 from fogveil.agent.inference.spread import Spread, known_between, later_of
 from fogveil.core.disclosure import CountKind
 
@@ -49,6 +50,12 @@ class NodeBelief:
         self._last_unfinished = -inf
         """The last instant at which the first job is known to be unfinished."""
         self._now = -inf
+        """When the last count was told."""
+        self._absent = -inf
+        """When the node last told none."""
+        self._speed_test = SpeedTest()
+        self.changed: float | None = None
+        """By which factor service takes longer now, if the last count showed a change."""
         self.finished: list[Finished] = []
         """Jobs that the last count showed to be finished, in order."""
 
@@ -72,10 +79,30 @@ class NodeBelief:
         """Add a job placed on this node."""
         insort(self._jobs, OwnJob(arrival, job, category))
 
+    def forget(self, number: int) -> None:
+        """Remove a job that was lost."""
+        place = next((p for p, job in enumerate(self._jobs) if job.job == number), None)
+        if place is None:
+            return
+        del self._jobs[place]
+        self._arrived -= place < self._arrived
+        if place == 0:
+            self._started = 0
+            self._last_unfinished = -inf
+
+    def miss(self, now: float) -> None:
+        """Note that the node told no count at a decision instant."""
+        self.finished.clear()
+        self._absent = now
+        self._last_unfinished = -inf
+
     def observe(self, now: float, count: int) -> None:
         """Update the model by the count, which includes all events up to and including `now`."""
         jobs, before = self._jobs, self._now
         self.finished.clear()
+        self.changed = None
+        if self._absent > before:
+            self._resume(now, count)
         arrived = self._arrived
         while arrived < len(jobs) and jobs[arrived].arrival <= now:
             arrived += 1
@@ -122,6 +149,20 @@ class NodeBelief:
         """Return how many own jobs in transit would arrive after a job placed now."""
         return len(self._jobs) - bisect(self._jobs, OwnJob(arrival, job, 0))
 
+    def _resume(self, now: float, count: int) -> None:
+        """Continue after an absence: jobs that left meanwhile were served or lost, unseen.
+
+        If some wait, the node has recovered its jobs, and serves the first of them from its
+        beginning.
+        """
+        arrived = sum(job.arrival <= now for job in self._jobs)
+        left = max(arrived - count, 0)
+        serving = int(self._waiting and 0 < count < arrived)
+        del self._jobs[: left - serving]
+        self._arrived, self._started = arrived - left + serving, serving
+        missed = now - self._absent
+        self._free = now - missed / 2, missed * missed / 12
+
     def _finish(self, after: float, by: float, same_time: Sequence[OwnJob]) -> None:
         """Estimate when the first job finished, given others that finished by the same instant."""
         job = self._jobs.pop(0)
@@ -137,7 +178,11 @@ class NodeBelief:
         square = mean * mean
         own = self._means.factor_variance * square
         both = own + start_variance
-        took, left_open = known_between(both / square, (after - start) / mean, (by - start) / mean)
+        low, high = (after - start) / mean, (by - start) / mean
+        took, left_open = known_between(both / square, low, high)
+        if self._means.factor_variance <= HEAVIEST:
+            unsettled = self._means.unsettled(self._node, job.category)
+            self.changed = self._speed_test.add(both / square, unsettled, low, high) or self.changed
         self._free = start + took * mean, left_open * square
         # Part of the surprise is the error of the estimated start: only the rest is the service's.
         share = own / both
