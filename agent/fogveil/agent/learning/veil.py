@@ -13,6 +13,7 @@ holds on others with other speeds.
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -95,6 +96,8 @@ class _Pending(NamedTuple):
     emitted: float
     down: float
     unit: float
+    expected: float
+    """Its cost by the inference: the feature PRIOR."""
 
 
 class Veil(LearningAgent):
@@ -123,6 +126,8 @@ class Veil(LearningAgent):
     def reset(self) -> None:
         """Begin an episode; pending decisions of the last one stay without a reward."""
         super().reset()
+        self._surprises: list[float] = []
+        """What the decisions whose rewards the last counts made known cost beyond expectation."""
         self._pending: dict[int, _Pending] = {}
         self._costs = [MarginalDelay(self.hyperparameters.reward_reach) for _ in self.view.nodes]
 
@@ -134,10 +139,12 @@ class Veil(LearningAgent):
     def reward(self, observation: Observation) -> float:  # noqa: ARG002 (`observe` has used it)
         """Assign the rewards that the last counts made known; return their sum."""
         total = 0.0
+        self._surprises.clear()
         for costs, finished in zip(self._costs, self.actor.finished(), strict=True):
             for job, cost in costs.settle(finished):
-                place, emitted, down, unit = self._pending.pop(job)
+                place, emitted, down, unit, expected = self._pending.pop(job)
                 reward = -min((cost + down - emitted) / unit, HOPELESS)
+                self._surprises.append(-reward - expected)
                 self.replay.columns["reward"][place] = reward
                 self.replay.usable[place] = True
                 total += reward
@@ -148,7 +155,16 @@ class Veil(LearningAgent):
         place = self.replay.add(features=self.actor.features, action=action)
         self.replay.usable[place] = False
         down = self.view.down[observation.cluster][observation.category][action]
-        self._pending[observation.job] = _Pending(place, observation.time, down, self.actor.unit)
+        expected = float(self.actor.features[action, Feature.PRIOR])
+        self._pending[observation.job] = _Pending(
+            place, observation.time, down, self.actor.unit, expected
+        )
+
+    signal_name = "the cost of decisions beyond what was inferred"
+
+    def signal(self, observation: Observation) -> float | None:  # noqa: ARG002
+        """Return the mean residual of the inference, of decisions whose costs became known."""
+        return fmean(self._surprises) if self._surprises else None
 
     def rewards(self, now: Places, after: Places) -> Floats:  # noqa: ARG002
         """Return the rewards of decisions, which are stored with them."""
