@@ -42,8 +42,8 @@ EAGER = {
     "buffer_population": 0.05,
     "epsilon_first": 0.2,
     "training_steps": 10,
-    "drift_block": 3,
-    "drift_reference": 5,
+    "drift_block": 2,
+    "drift_reference": 4,
     "drift_threshold": 1.0,
     "drift_tolerance": 0.1,
 }

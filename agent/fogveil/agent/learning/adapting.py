@@ -53,8 +53,8 @@ class AdaptingAgent(LearningAgent):
     def __init__(self, view: AgentView, hyperparameters: Hyperparameters) -> None:
         assert isinstance(hyperparameters, AdaptationHyperparameters)
         self._watch = DriftWatch(hyperparameters)
-        self._drift: tuple[Drift, float] | None = None
-        """A drift that was noticed since the last multiple of the training period, and when."""
+        self._drift: Drift | None = None
+        """A drift that was noticed since the last multiple of the training period."""
         self.firings: list[Firing] = []
         self.learning = self.adapt is Adapt.ON
         self._spell_steps = 0
@@ -97,7 +97,7 @@ class AdaptingAgent(LearningAgent):
         if self.rewarded % hyperparameters.train_period:
             return
         if self._drift:
-            self._note(*self._drift)
+            self._note(self._drift, self._observed.time)
             self._drift = None
         if not self.learning or self.replay.held < max(hyperparameters.population_decisions, 2):
             return
@@ -111,7 +111,7 @@ class AdaptingAgent(LearningAgent):
     def _look_for_drift(self, observation: Observation) -> None:
         signal = self.signal(observation)
         if signal is not None and (drift := self._watch.add(signal)):
-            self._drift = drift, observation.time
+            self._drift = drift
 
     @property
     def _steps_between_targets(self) -> int:

@@ -175,8 +175,8 @@ def run(
                 policy,
                 out=folder,
                 progress=update,
-                adapt=request and request.adapt,
-                hyperparameters=request and request.changes,
+                adapt=request.adapt.value if request else None,
+                hyperparameters=request.changes if request else None,
             ).record
     _print_result(result, folder, as_json=as_json)
     if earlier and repeat and (sentence := earlier.check_repeated(result, repeat)):
