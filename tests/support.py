@@ -12,7 +12,7 @@ import fogveil.agent.policies as policies
 from fogveil.agent.learning.agent_base import LearningAgent
 from fogveil.agent.policy import Observation, Policy
 from fogveil.testbed.engine.embedded import simulate
-from fogveil.testbed.records.join import COLUMNS
+from fogveil.testbed.records.join import COLUMNS, Decisions
 from fogveil.testbed.records.summary import Summary
 from fogveil.testbed.scenario import load_scenario
 from fogveil.testbed.scenario.world import World, build_world
@@ -28,10 +28,12 @@ class MemorySink:
     def __init__(self) -> None:
         self.blocks: list[np.ndarray] = []
         self.counts: list[np.ndarray] = []
+        self.decisions: list[np.ndarray] = []
 
-    def take(self, rows: np.ndarray, counts: np.ndarray) -> None:
+    def take(self, rows: np.ndarray, decisions: Decisions) -> None:
         self.blocks.append(rows)
-        self.counts.append(counts)
+        self.decisions.append(decisions.taken)
+        self.counts.append(decisions.counts)
 
     @property
     def table(self) -> dict[str, np.ndarray]:

@@ -54,7 +54,7 @@ job_ids = st.one_of(st.integers(0, 300), st.integers(2**63, 2**64 - 1))
 )
 def test_a_finish_is_foretold_at_the_arrival_to_the_last_bit(jobs, cuts, servers):
     node = Node(lambda job, _: jobs[job][1], servers)
-    forecast = FinishForecast(lambda job, _: jobs[job][1], servers)
+    forecast = FinishForecast(lambda job, *_: jobs[job][1], servers)
     foretold = []
     for begin, end in pairwise([0.0, *cuts, inf]):
         for job, (arrival, _) in jobs.items():
@@ -70,7 +70,7 @@ def test_a_finish_is_foretold_at_the_arrival_to_the_last_bit(jobs, cuts, servers
 def test_what_is_never_served_is_foretold_as_never():
     service = {1: inf, 2: 1.0}
     node = Node(lambda job, _: service[job])
-    forecast = FinishForecast(lambda job, _: service[job])
+    forecast = FinishForecast(lambda job, *_: service[job])
     for job in service:
         node.accept(job, 0, float(job))
         forecast.accept(job, 0, float(job))

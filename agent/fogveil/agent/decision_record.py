@@ -37,7 +37,7 @@ def observed_counts(observation: Observation) -> tuple[int, ...]:
     >>> observed_counts(Observation(1.5, 7, 0, 1, counts=(2, 0, 4)))
     (2, 0, 4, -1)
     """
-    _, _, _, _, counts, cloud_count, total, *_ = observation
+    counts, cloud_count, total = observation[4:7]
     if counts is not None:
         return (*counts, UNSEEN if cloud_count is None else cloud_count)
     return () if total is None else (total,)

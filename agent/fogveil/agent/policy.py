@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, ClassVar, NamedTuple
 
 from fogveil.core.disclosure import CountKind, Level
@@ -44,8 +45,26 @@ class AgentView:
     """The scenario's settings for policies, by policy family."""
 
 
+@dataclass(frozen=True, slots=True)
+class LatencyChange:
+    """The latencies and paths from an instant on, where links change or clusters move."""
+
+    at: float
+    up: tuple[tuple[PerNode, ...], ...]
+    down: tuple[tuple[PerNode, ...], ...]
+    hops: tuple[tuple[int, ...], ...]
+    bandwidth: tuple[PerNode, ...]
+
+    def applied_to(self, view: AgentView) -> AgentView:
+        """Return a view with these latencies."""
+        return replace(view, up=self.up, down=self.down, hops=self.hops, bandwidth=self.bandwidth)
+
+
 class Load(NamedTuple):
-    """What level `full` adds: the providers' resources and load, and this job's service times."""
+    """What level `full` adds: the providers' resources and load, and this job's service times.
+
+    A node that has crashed or is gone tells nothing: its speed is 0, its times are infinite.
+    """
 
     ipt: PerNode
     ram: PerNode
@@ -55,6 +74,20 @@ class Load(NamedTuple):
     """Time until a node has served the jobs that arrived there."""
     service: PerNode
     """Service time of this very job at each node, its service factor included."""
+
+    def hiding(self, silent: Collection[int]) -> Load:
+        """Return the same without what some nodes do not tell."""
+
+        def told(values: PerNode, else_: float) -> PerNode:
+            return tuple(else_ if node in silent else each for node, each in enumerate(values))
+
+        return Load(
+            told(self.ipt, 0.0),
+            told(self.ram, 0.0),
+            tuple(told(row, inf) for row in self.expected),
+            told(self.backlog, inf),
+            told(self.service, inf),
+        )
 
 
 class Observation(NamedTuple):

@@ -10,7 +10,7 @@ from operator import index
 from threading import current_thread, main_thread
 from types import FrameType
 
-from fogveil.agent.policy import Observation, Policy
+from fogveil.agent.policy import LatencyChange, Observation, Policy
 from fogveil.agent.policy_errors import describe_error, policy_error
 from fogveil.core.errors import InputError
 
@@ -47,7 +47,25 @@ def call_place(policy: Policy, observation: Observation, nodes: int) -> int:
             f"policy {type(policy).__name__} placed a workload on node {node}: "
             f"expected 0 to {nodes - 1}"
         )
+    available = observation.available
+    if available is not None and node not in available:
+        raise InputError(
+            f"policy {type(policy).__name__} placed a workload on {policy.view.nodes[node]} at "
+            f"time {observation.time:.6g}, which takes no jobs then: choose one of "
+            "Observation.available"
+        )
     return node
+
+
+def call_update(policy: Policy, change: LatencyChange, observation: Observation) -> None:
+    """Tell a policy of changed latencies, before the first decision at which they hold."""
+    _watch.call = observation
+    try:
+        policy.update(change.applied_to(policy.view))
+    except (Exception, SystemExit, _TooLongError) as error:
+        _blame_user_policy(policy, "update", observation, error)
+        raise
+    _watch.call = None
 
 
 def call_learn(policy: Policy, observation: Observation, node: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fogveil.agent.decision_record import UNSEEN
 from fogveil.agent.policy import Load, Observation, Policy
 from fogveil.core.disclosure import Level
 
@@ -29,8 +30,8 @@ class Visibility:
     >>> emission = (1.5, 7, 0, 1)
     >>> Visibility(Level.TOTAL).observation(emission, counts=(2, 0, 4), cloud_count=1).total
     7
-    >>> Visibility(Level.NONE).observation(emission, counts=(2, 0, 4))[4:]
-    (None, None, None, None)
+    >>> Visibility(Level.NONE).observation(emission, counts=(2, 0, 4)).counts is None
+    True
     """
 
     def __init__(self, level: Level, *, watches_cloud: bool = False) -> None:
@@ -54,16 +55,20 @@ class Visibility:
         cloud_count: int | None = None,
         total: int | None = None,
         load: Load | None = None,
+        available: tuple[int, ...] | None = None,
+        attempt: int = 1,
     ) -> Observation:
-        """Return the decision with what the level permits of what was disclosed."""
+        """Return the decision with what the level permits of what was disclosed.
+
+        A count of `UNSEEN` is one that its node did not tell.
+        """
         if self._shows_counts:
             cloud_count = cloud_count if self._shows_cloud else None
-            return Observation(
-                *emission, counts, cloud_count, None, load if self._shows_load else None
-            )
+            load = load if self._shows_load else None
+            return Observation(*emission, counts, cloud_count, None, load, available, attempt)
         if self._shows_total:
             if total is None:
                 assert cloud_count is not None
-                total = sum(counts) + cloud_count
-            return Observation(*emission, None, None, total)
-        return Observation(*emission)
+                total = sum(counts) - UNSEEN * counts.count(UNSEEN) + cloud_count
+            return Observation(*emission, None, None, total, None, available, attempt)
+        return Observation(*emission, None, None, None, None, available, attempt)

@@ -64,7 +64,9 @@ class ProviderCore:
         self._forecast: FinishForecast | None = None
         """What will become of the jobs that arrived, where their results are sent at once."""
         if self._pads and not config.is_cloud:
-            self._forecast = FinishForecast(self.provider.service_time, config.servers)
+            stops = self.provider.timetable.stops
+            service = self.provider.timed_service
+            self._forecast = FinishForecast(service, config.servers, stops)
         self._jobs: dict[int, Placement] = {}
         """Jobs of which nothing was sent yet."""
         self._senders: dict[int, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -21,6 +22,9 @@ class Discipline(Protocol):
 
     def __len__(self) -> int:
         """How many jobs wait."""
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """Yield the jobs that wait, in any order."""
 
 
 class FirstComeFirstServed(deque[Waiting]):
@@ -46,6 +50,9 @@ class ShortestJobFirst:
 
     def __len__(self) -> int:
         return len(self._line)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return (job for _, job in self._line)
 
     def __copy__(self) -> ShortestJobFirst:
         twin = ShortestJobFirst()

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
+from math import nan
 
-from fogveil.provider_node.node import Served, ServiceTime
+from fogveil.provider_node.node import Served, TimedService
+from fogveil.provider_node.timetable import Effect, NodeChange
 
 
 class FinishForecast:
     """Foretells what a `Node` will do that serves first come, first served.
 
-    A job's finish follows from the jobs that arrived before it, so it is known, to the last bit,
-    at the end of the window in which the job arrives.
+    A job's finish follows from the jobs that arrived before it and from what the provider is told
+    of its own future, so it is known, to the last bit, at the end of the window in which the job
+    arrives.
 
-    >>> forecast = FinishForecast(lambda job, category: 4.0)
+    >>> forecast = FinishForecast(lambda job, category, arrival, start: 4.0)
     >>> forecast.accept(job=1, category=0, arrival=1.0)
     >>> forecast.accept(job=2, category=0, arrival=2.0)
     >>> forecast.advance(until=3.0)
     [(1, 0, 1.0, 1.0, 5.0), (2, 0, 2.0, 5.0, 9.0)]
     """
 
-    def __init__(self, service_time: ServiceTime, servers: int = 1) -> None:
-        self._service_time = service_time
+    def __init__(
+        self, service: TimedService, servers: int = 1, stops: Sequence[NodeChange] = ()
+    ) -> None:
+        self._service = service
+        self._stops = stops
         self._underway: list[tuple[float, int, int]] = []
         self._free_at = [0.0] * servers
         """A heap of the times at which each server has done all that has arrived."""
@@ -33,14 +40,24 @@ class FinishForecast:
     def advance(self, until: float) -> list[Served]:
         """Return the jobs that arrive up to and including `until`, in that order.
 
-        A job whose finish is infinite, as no real one's is, will never be served.
+        A job whose finish is infinite, as no real one's is, will never be served; one that a crash
+        will lose starts and finishes at no number.
         """
         underway, free_at = self._underway, self._free_at
         arrived: list[Served] = []
         while underway and underway[0][0] <= until:
             arrival, job, category = heappop(underway)
             started = max(arrival, free_at[0])
-            finished = started + self._service_time(job, category)
-            heapreplace(free_at, finished)
+            finished = started + self._service(job, category, arrival, started)
+            for stop in self._stops:
+                if finished <= stop.at or started >= stop.back:
+                    continue
+                if stop.effect is Effect.LOSE and arrival < stop.back:
+                    started = finished = nan
+                    break
+                started = stop.back
+                finished = started + self._service(job, category, arrival, started)
+            if finished == finished:  # noqa: PLR0124 (a lost one's is no number)
+                heapreplace(free_at, finished)
             arrived.append((job, category, arrival, started, finished))
         return arrived

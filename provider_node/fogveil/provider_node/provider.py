@@ -9,6 +9,7 @@ from fogveil.core.disclosure import CountKind, Level
 from fogveil.core.randomness import JobFactor, KeyedErlang, KeyedPareto, KeyedUniform, always_one
 from fogveil.provider_node.discipline import DISCIPLINES, FIFO
 from fogveil.provider_node.node import Node, Served
+from fogveil.provider_node.timetable import Change, Timetable
 
 Aggregate = tuple[int, int, float]
 """What goes on to the Cloud: (job, category, arrival there)."""
@@ -42,6 +43,8 @@ class ProviderConfig:
     """Share of the finished jobs whose result goes back to their cluster."""
     seed: int
     """The environment's seed."""
+    changes: tuple[Change, ...] = ()
+    """What will change here, in order of time."""
 
     @property
     def is_cloud(self) -> bool:
@@ -70,6 +73,9 @@ class Provider:
         self.config = config
         self.expected = tuple(work / config.ipt for work in config.instructions)
         """Mean service time per category."""
+        self.timetable = Timetable(
+            config.ipt, config.instructions, config.cloud_latency, config.changes
+        )
         self._factor = _service_factor(config, demands)
         self._forward_chance = KeyedUniform(config.seed, "to the cloud")
         self._feedback_chance = KeyedUniform(config.seed, "cloud feedback")
@@ -78,13 +84,28 @@ class Provider:
     def reset(self) -> None:
         """Begin an episode with an empty node."""
         config = self.config
-        self.node = Node(self.service_time, config.servers, DISCIPLINES[config.discipline])
+        discipline, changes = DISCIPLINES[config.discipline], self.timetable.node_changes
+        timed = self.timed_service if changes else None
+        self.node = Node(self.service_time, config.servers, discipline, changes, timed)
         self.accept = self.node.accept
         self.advance = self.node.advance
 
     def service_time(self, job: int, category: int) -> float:
-        """Return how long this job takes here."""
+        """Return how long this job takes here, before any change."""
         return self._factor(job) * self.expected[category]
+
+    def timed_service(self, job: int, category: int, arrival: float, start: float) -> float:
+        """Return how long this job takes here if it arrives and starts at these instants."""
+        if not self.timetable.node_changes:
+            return self.service_time(job, category)
+        return self._factor(job) * self.timetable.expected(category, arrival, start)
+
+    def expected_at(self, now: float) -> tuple[float, ...]:
+        """Return the mean service time per category of a job that arrives and starts now."""
+        if not self.timetable.node_changes:
+            return self.expected
+        ipt = self.timetable.ipt.at(now)
+        return tuple(work / ipt for work in self.timetable.instructions.at(now))
 
     @property
     def count(self) -> int:
@@ -96,8 +117,10 @@ class Provider:
     def aggregates(self, served: Iterable[Served]) -> list[Aggregate]:
         """Return what the finished jobs send on to the Cloud."""
         share, chance = self.config.forwards, self._forward_chance
+        ways = self.timetable.cloud_latency
+        constant = ways.constant
         return [
-            (job, category, finished + self.config.cloud_latency[category])
+            (job, category, finished + (constant or ways.at(finished))[category])
             for job, category, _, _, finished in served
             if chance(job) < share
         ]

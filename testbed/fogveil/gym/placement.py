@@ -67,6 +67,11 @@ class PlacementEnv(gym.Env[Vector, np.int64]):
             raise InputError(f"seed_step {seed_step}: expected 1 or more")
         self._reward = find_reward(reward)
         self._world = build_world(content)
+        if self._world.loses_jobs:
+            raise InputError(
+                "the environment cannot pay for jobs that a crash loses: write "
+                'jobs = "recovered" in the scenario\'s events'
+            )
         self.level = self._world.agent.disclosed
         """What the observations hold."""
         if self.level < Level.TOTAL and self._reward is REWARDS["queue"]:
@@ -119,8 +124,10 @@ class PlacementEnv(gym.Env[Vector, np.int64]):
         effect = self._outlook.placed(node, seen.job)
         observation = self._engine.next_decision()
         self._observe(observation)
-        arrived = seen.time + self.view.up[seen.cluster][seen.category][node]
-        returned = effect.finished + self.view.down[seen.cluster][seen.category][node]
+        up = self._world.paths_over_time.at(seen.time).up
+        down = self._world.paths_over_time.at(effect.finished).down
+        arrived = seen.time + up[seen.cluster][seen.category][node]
+        returned = effect.finished + down[seen.cluster][seen.category][node]
         outcome = Outcome(
             seen=seen,
             node=node,

@@ -8,6 +8,7 @@ from heapq import merge
 
 from fogveil.core.randomness import KeyedErlang
 from fogveil.protocol.limits import LARGEST_WINDOW
+from fogveil.sources.pace import Pace, PaceChange
 
 Emission = tuple[float, int, int, int]
 """A workload is emitted: (time, job, cluster, category)."""
@@ -37,6 +38,8 @@ class SourcesConfig:
     horizon: float
     seed: int
     """The workload's seed."""
+    changes: tuple[PaceChange, ...] = ()
+    """What will change of the pace of emissions, in order of time."""
 
 
 def streams(config: SourcesConfig) -> list[Iterator[Emission]]:
@@ -52,6 +55,8 @@ def streams(config: SourcesConfig) -> list[Iterator[Emission]]:
         for category in range(len(config.categories))
     ]
     emit = _poisson if config.kind == "poisson" else _periodic
+    if config.changes:
+        emit = _paced
     return [emit(config, number, len(kinds), *kind) for number, kind in enumerate(kinds)]
 
 
@@ -115,6 +120,20 @@ def _periodic(
     while (time := (round_ + offset) * config.scale) <= config.horizon:
         yield time, first + (round_ - 1) * step, cluster, category
         round_ += 1
+
+
+def _paced(
+    config: SourcesConfig, first: int, step: int, cluster: int, category: int
+) -> Iterator[Emission]:
+    """Yield what a source emits whose pace changes; before the first change it is as ever."""
+    pace = Pace(config.scale, len(config.categories), category, config.changes)
+    drawn = KeyedErlang(config.seed, "gap")
+    poisson, offset = config.kind == "poisson", first / step if config.phase == "spread" else 0.0
+    job, time = first, pace.after(0.0, drawn(first) if poisson else 1.0 + offset)
+    while time <= config.horizon:
+        yield time, job, cluster, category
+        job += step
+        time = pace.after(time, drawn(job) if poisson else 1.0)
 
 
 def _replay(trace: Trace, horizon: float) -> Iterator[Emission]:

@@ -77,7 +77,7 @@ def test_engine_and_agent_show_a_policy_the_same(level, watches):
     core = DecisionCore(world.agent, federated, decisions.append)
     while (observation := engine.next_decision()) is not None:
         engine.place(embedded.place(observation))
-        time, job, cluster, category, counts, cloud_count, _, load = full.next_decision()
+        time, job, cluster, category, counts, cloud_count, _, load, *_ = full.next_decision()
         workload = Workload(job=job, cluster=cluster, category=category, emitted=time)
         node, _ = core.place(workload, Disclosed(counts, cloud_count, load=load))
         full.place(node)

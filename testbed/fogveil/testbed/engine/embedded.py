@@ -8,12 +8,13 @@ from math import inf
 
 import simpy
 
-from fogveil.agent.decision_record import observed_counts
-from fogveil.agent.policy import Load, Observation, Policy
-from fogveil.agent.policy_call import call_learn, call_place, watching
+from fogveil.agent.decision_record import UNSEEN, observed_counts
+from fogveil.agent.policy import LatencyChange, Load, Observation, PerNode, Policy
+from fogveil.agent.policy_call import call_learn, call_place, call_update, watching
 from fogveil.agent.visibility import Visibility
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InputError
+from fogveil.core.membership import Membership
 from fogveil.sources.core import Emission, streams
 from fogveil.testbed.engine.calendar import Calendar, RecurringEvent
 from fogveil.testbed.engine.providers import (
@@ -23,6 +24,7 @@ from fogveil.testbed.engine.providers import (
     Progression,
     Providers,
 )
+from fogveil.testbed.engine.retries import Retries
 from fogveil.testbed.records.join import Joiner, Sink
 from fogveil.testbed.scenario.world import World
 
@@ -59,25 +61,38 @@ class Embedded:
         self.nodes = len(world.nodes)
         self._visibility = Visibility(level, watches_cloud=watches_cloud)
         self._up = world.paths.up
-        self._joiner = Joiner(world.paths.down, world.paths.cloud_to_cluster, sinks)
+        self._members = Membership(self.nodes, world.members)
+        self._latency_changes = deque(world.latency_changes)
+        self._changes_at = self._next_change
+        """When members or latencies change next."""
+        self.new_latencies: LatencyChange | None = None
+        """The latencies that hold since the decision at hand, if they are new."""
+        self._joiner = Joiner(world.paths_over_time, sinks, retries=world.loses_jobs)
         self.providers = providers = Providers(world, self._joiner)
         calendar = Calendar()
         self._step = calendar.step
-        batched = level is Level.NONE and not stepwise
+        self._retries: Retries | None = None
+        if world.loses_jobs:
+            self._retries = Retries(calendar, self._emit, PROVIDERS_FIRST + 1)
+            providers.on_loss = self._retries.lost
+        batched = level is Level.NONE and not stepwise and not world.loses_jobs
         progression: Progression = (
             Batched(providers) if batched else EventDriven(calendar, providers)
         )
         self._placed = progression.placed
-        self._resources = (
-            tuple(config.ipt for config in world.fogs),
-            tuple(config.ram for config in world.fogs),
-            tuple(zip(*(fog.expected for fog in providers.fogs), strict=True)),
-        )
+        self._ram = tuple(config.ram for config in world.fogs)
+        self._resources = None if any(fog.changes for fog in world.fogs) else self._current(0.0)
+        """Where nothing changes, what level `full` tells of the nodes."""
         self._emitted: deque[Emission] = deque()
         """The workload that waits for its placement; empty until the calendar reaches the next."""
         for stream in streams(world.sources):
-            _SourceEvent(calendar, stream, self._emitted.append)
+            _SourceEvent(calendar, stream, self._emit if self._retries else self._emitted.append)
         self.decisions = 0
+
+    def _emit(self, emission: Emission) -> None:
+        assert self._retries is not None
+        self._retries.emitted(emission)
+        self._emitted.append(emission)
 
     def next_decision(self) -> Observation | None:
         """Advance to the next workload and return what is observed there; None after the last."""
@@ -88,26 +103,56 @@ class Embedded:
         except simpy.core.EmptySchedule:
             return None
         emission = emitted[0]
-        visibility, providers = self._visibility, self.providers
+        visibility, providers, members = self._visibility, self.providers, self._members
+        self.new_latencies = None
+        if emission[0] >= self._changes_at:
+            self._change(emission[0])
+        attempt = self._retries.attempt(emission[1]) if self._retries else 1
         if self.level is Level.NONE:
-            return visibility.observation(emission)
+            return visibility.observation(emission, available=members.available, attempt=attempt)
+        counts = tuple(providers.counts)
         observation = visibility.observation(
             emission,
-            tuple(providers.counts),
+            members.hide(counts, UNSEEN) if members.silent else counts,
             providers.cloud.count if visibility.needs_cloud else None,
             None,
             self._load(emission) if self.level is Level.FULL else None,
+            members.available,
+            attempt,
         )
         self._joiner.observed(observed_counts(observation))
         return observation
 
+    @property
+    def _next_change(self) -> float:
+        latencies = self._latency_changes
+        return min(self._members.next_change, latencies[0].at if latencies else inf)
+
+    def _change(self, now: float) -> None:
+        """Make the changes of members and latencies up to and including an instant."""
+        self._members.advance(now)
+        while self._latency_changes and self._latency_changes[0].at <= now:
+            self.new_latencies = self._latency_changes.popleft()
+            self._up = self.new_latencies.up
+        self._changes_at = self._next_change
+
     def _load(self, emission: Emission) -> Load:
         time, job, _, category = emission
         fogs = self.providers.fogs
-        return Load(
-            *self._resources,
+        load = Load(
+            *(self._resources or self._current(time)),
             tuple(fog.node.backlog(time) for fog in fogs),
-            tuple(fog.service_time(job, category) for fog in fogs),
+            tuple(fog.timed_service(job, category, time, time) for fog in fogs),
+        )
+        return load.hiding(self._members.silent) if self._members.silent else load
+
+    def _current(self, now: float) -> tuple[PerNode, PerNode, tuple[PerNode, ...]]:
+        """Return speeds, memory, and the mean service times by category."""
+        fogs = self.providers.fogs
+        return (
+            tuple(fog.timetable.ipt.at(now) for fog in fogs),
+            self._ram,
+            tuple(zip(*(fog.expected_at(now) for fog in fogs), strict=True)),
         )
 
     def place(self, node: int) -> None:
@@ -158,6 +203,8 @@ def take_decisions(engine: Embedded, policy: Policy) -> Iterator[tuple[Observati
     ahead, hidden = kind.decides_ahead, kind.needs is not engine.level
     nodes, next_decision, place = engine.nodes, engine.next_decision, engine.place
     while (observation := next_decision()) is not None:
+        if engine.new_latencies:
+            call_update(policy, engine.new_latencies, observation)
         shown = observation.without_disclosure() if ahead or hidden else observation
         node = call_place(policy, shown, nodes)
         if ahead:

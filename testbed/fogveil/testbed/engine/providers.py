@@ -7,6 +7,7 @@ from functools import partial
 from math import inf
 from typing import Protocol
 
+from fogveil.provider_node.node import Lost
 from fogveil.provider_node.provider import Provider
 from fogveil.testbed.engine.calendar import Calendar, RecurringEvent
 from fogveil.testbed.records.join import Joiner
@@ -29,6 +30,8 @@ class Providers:
         """The Fog nodes' counts, each as of its last advance."""
         self.on_forward: Callable[[], None] = _ignore
         """Called when a job is forwarded to the Cloud."""
+        self.on_loss: Callable[[list[Lost]], None] | None = None
+        """Called with jobs that a crash has lost."""
         self._joiner = joiner
 
     def advance_fog(self, number: int, until: float) -> None:
@@ -36,6 +39,8 @@ class Providers:
         fog = self.fogs[number]
         served = fog.advance(until)
         self.counts[number] = fog.count
+        if fog.node.lost and self.on_loss:
+            self.on_loss(fog.node.take_lost())
         if served:
             for job, category, arrival in fog.aggregates(served):
                 self.cloud.accept(job, category, arrival)
@@ -109,6 +114,7 @@ class _ProviderEvents:
         self._scheduled = inf
         """When the provider is to be advanced next."""
         self._unused: list[RecurringEvent] = []
+        self.schedule_next()  # what will change at an idle node
 
     def schedule_next(self) -> None:
         """Schedule the provider's next event, unless one as early is scheduled."""

@@ -108,7 +108,7 @@ def join_with_decisions(
         name: {line.served[0]: line for line in lines} for name, lines in recorded.journals.items()
     }
     cloud = journals[roster.cloud]
-    joiner = Joiner(world.paths.down, world.paths.cloud_to_cluster, sinks)
+    joiner = Joiner(world.paths_over_time, sinks, retries=world.loses_jobs)
     for decision in recorded.decisions:
         joiner.observed(decision.counts)
         joiner.decided(*decision[:6])

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 from math import nan
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from fogveil.core.steps import Steps
 from fogveil.provider_node.node import Served
+from fogveil.testbed.scenario.paths import FastestPaths
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int32]
@@ -36,7 +39,7 @@ COLUMNS = (
     "cloud_finished",
     "cloud_returned",
 )
-_STARTED, _RETURNED, _CLOUD_ARRIVED, _OPEN = 6, 8, 9, 13
+_NODE, _EMITTED, _ARRIVED, _STARTED, _RETURNED, _CLOUD_ARRIVED, _OPEN = 3, 4, 5, 6, 8, 9, 13
 _UNKNOWN = [nan] * 7 + [1]
 """The columns that follow a decision, and the number of nodes that have still to serve the job."""
 
@@ -44,24 +47,37 @@ BLOCK = 4096
 """Rows that are released together."""
 
 
+class Decisions(NamedTuple):
+    """The decisions of a block; there are more than rows where jobs are lost and emitted again."""
+
+    taken: Floats
+    """Per decision the job, the time, the node and the attempt."""
+    counts: Counts
+    """Per decision the counts that the policy observed."""
+
+
 class Sink(Protocol):
     """Receives joined rows: a file, a summary."""
 
-    def take(self, rows: Floats, counts: Counts) -> None:
-        """Take rows of `COLUMNS` and, row by row, the counts that the policy observed."""
+    def take(self, rows: Floats, decisions: Decisions) -> None:
+        """Take rows of `COLUMNS`, and the decisions of the same block."""
 
 
 class Joiner:
-    """Collects the events of a run by job id."""
+    """Collects the events of a run by job id.
+
+    A job that a crash loses is decided anew. Its row has its first emission and its last attempt.
+    """
 
     def __init__(
-        self,
-        down: tuple[tuple[tuple[float, ...], ...], ...],
-        cloud_down: tuple[tuple[float, ...], ...],
-        sinks: Iterable[Sink],
+        self, paths: Steps[FastestPaths], sinks: Iterable[Sink], *, retries: bool = False
     ) -> None:
+        """Begin a run; with `retries`, in which jobs may be lost, all is kept to the end."""
         self._sinks = tuple(sinks)
-        self._down, self._cloud_down = down, cloud_down
+        self._paths, self._constant_paths = paths, paths.constant
+        self._retries = retries
+        self._taken: list[tuple[int, float, int, int]] = []
+        self._attempts: Counter[int] = Counter()
         self._rows: list[list[Any]] = []
         self._open: dict[int, list[Any]] = {}
         self._counts = array("i")
@@ -75,12 +91,19 @@ class Joiner:
     def decided(
         self, job: int, cluster: int, category: int, node: int, emitted: float, arrived: float
     ) -> None:
-        """Record the placement of a workload."""
+        """Record the placement of a workload, a lost one for another time."""
+        if self._retries:
+            self._attempts[job] += 1
+            self._taken.append((job, emitted, node, self._attempts[job]))
+            if job in self._open:
+                row = self._open[job]
+                row[_NODE], row[_ARRIVED] = node, arrived
+                return
         row = [job, cluster, category, node, emitted, arrived, *_UNKNOWN]
         self._open[job] = row
         self._rows.append(row)
         self._decisions += 1
-        if self._decisions % BLOCK == 0:
+        if self._decisions % BLOCK == 0 and not self._retries:
             self._release()
 
     def forwarded(self, job: int) -> None:
@@ -91,7 +114,8 @@ class Joiner:
         """Record jobs that finished at a Fog node."""
         for job, category, _, started, finished in jobs:
             row = self._open[job]
-            down = self._down[row[1]][category][row[3]]
+            paths = self._constant_paths or self._paths.at(finished)
+            down = paths.down[row[1]][category][row[_NODE]]
             row[_STARTED : _RETURNED + 1] = started, finished, finished + down
             row[_OPEN] -= 1
             if not row[_OPEN]:
@@ -101,16 +125,32 @@ class Joiner:
         """Record aggregates that finished at the Cloud, each fed back to its cluster or not."""
         for (job, category, arrived, started, finished), fed_back in jobs:
             row = self._open.pop(job)
-            down = self._cloud_down[category][row[1]] if fed_back else nan
+            paths = self._constant_paths or self._paths.at(finished)
+            down = paths.cloud_to_cluster[category][row[1]] if fed_back else nan
             row[_CLOUD_ARRIVED:] = arrived, started, finished, finished + down, 0
 
     def close(self) -> str:
         """Release the last rows and return the run hash."""
         if self._open:
             raise AssertionError(f"{len(self._open)} jobs never finished")
-        self._release(last=True)
-        jobs, counts = (digest.digest() for digest in self._digests)
-        return hashlib.sha256(jobs + counts).hexdigest()
+        if self._retries:
+            self._release_all()
+        else:
+            self._release(last=True)
+        return hashlib.sha256(b"".join(each.digest() for each in self._digests)).hexdigest()
+
+    def _release_all(self) -> None:
+        """Release a run in which jobs may have been lost, its attempts under the hash as well."""
+        rows = np.array([row[:_OPEN] for row in self._rows], np.float64).reshape(-1, _OPEN)
+        taken = np.array(self._taken, np.float64).reshape(-1, 4)
+        counts = np.array(self._counts, np.int32)
+        self._digests[0].update(rows.tobytes())
+        self._digests[1].update(counts.tobytes())
+        if len(taken) > len(rows):
+            self._digests[1].update(taken.tobytes())
+        decisions = Decisions(taken, counts.reshape(len(taken), -1))
+        for sink in self._sinks:
+            sink.take(rows, decisions)
 
     def _release(self, *, last: bool = False) -> None:
         while self._rows and (last or len(self._rows) >= BLOCK):
@@ -125,5 +165,8 @@ class Joiner:
             del self._counts[: len(block) * width]
             self._digests[0].update(rows.tobytes())
             self._digests[1].update(counts.tobytes())
+            taken = np.ones((len(block), 4))
+            taken[:, :3] = rows[:, (0, _EMITTED, _NODE)]
+            decisions = Decisions(taken, counts.reshape(len(block), width))
             for sink in self._sinks:
-                sink.take(rows, counts.reshape(len(block), width))
+                sink.take(rows, decisions)

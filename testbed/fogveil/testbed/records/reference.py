@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fogveil.agent.decision_record import UNSEEN
 from fogveil.agent.visibility import Visibility
 from fogveil.core.disclosure import CountKind, Level
+from fogveil.core.membership import Membership
 from fogveil.provider_node.journal import JournalLine
 from fogveil.provider_node.node import Served
 from fogveil.provider_node.provider import Aggregate, Provider, ProviderConfig
@@ -52,8 +53,10 @@ class Reference:
 
     def __init__(self, world: World, placed: Sequence[Sequence[Placed]]) -> None:
         """Serve the jobs that were placed on each Fog node."""
-        self._world = world
+        self._world, self._placed = world, placed
         self.fogs: list[Journal] = []
+        self.emitted_again: list[tuple[float, int]] = []
+        """When which job is emitted again because a crash lost it."""
         aggregates: list[Aggregate] = []
         for config, jobs in zip(world.fogs, placed, strict=True):
             provider, served = self._serve(config, jobs)
@@ -70,7 +73,9 @@ class Reference:
         provider = Provider(config, self._world.demands or ())
         for job, category, arrival in jobs:
             provider.accept(job, category, arrival)
-        return provider, provider.advance(inf)
+        served = provider.advance(inf)
+        self.emitted_again += [(again, job) for job, _, _, again in provider.node.take_lost()]
+        return provider, served
 
     def _journal(self, served: list[Served], passed_on: set[int]) -> Journal:
         demands = self._world.demands
@@ -83,14 +88,43 @@ class Reference:
         """Return what a policy observes at the instants of its decisions, as records keep it."""
         if visibility.level is Level.NONE:
             return [()] * len(times)
-        columns = [self._column(journal, times) for journal in self.fogs]
+        columns = [
+            self._column(journal, times)
+            if not provider.changes
+            else self._changing_column(provider, jobs, times)
+            for journal, provider, jobs in zip(
+                self.fogs, self._world.fogs, self._placed, strict=True
+            )
+        ]
+        self._hide(columns, times)
         if visibility.needs_cloud:
             columns.append(self._column(self.cloud, times))
         else:
             columns.append(np.full(len(times), UNSEEN))
         if visibility.level is Level.TOTAL:
-            columns = [np.sum(columns, axis=0)]
+            columns = [np.sum([np.where(each == UNSEEN, 0, each) for each in columns], axis=0)]
         return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def _hide(self, columns: Sequence[Counts], times: Sequence[float]) -> None:
+        """Take out the counts that nodes do not tell while they are away."""
+        members = Membership(len(columns), self._world.members)
+        for number, time in enumerate(times):
+            members.advance(time)
+            for node in members.silent:
+                columns[node][number] = UNSEEN
+
+    def _changing_column(
+        self, config: ProviderConfig, jobs: Sequence[Placed], times: Sequence[float]
+    ) -> Counts:
+        """Count the jobs at a provider that changes, by going through its time."""
+        provider = Provider(config, self._world.demands or ())
+        for job, category, arrival in jobs:
+            provider.accept(job, category, arrival)
+        counts = np.empty(len(times), np.int64)
+        for number, time in enumerate(times):
+            provider.advance(time)
+            counts[number] = provider.count
+        return counts
 
     def _column(self, journal: Journal, times: Sequence[float]) -> Counts:
         """Count the jobs at one provider: at one instant the order is arrival, start, observe."""

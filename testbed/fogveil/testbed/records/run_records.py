@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from fogveil.agent.decision_record import UNSEEN
 from fogveil.core.files import open_private
-from fogveil.testbed.records.join import COLUMNS, Counts, Floats
+from fogveil.testbed.records.join import COLUMNS, Counts, Decisions, Floats
 from fogveil.testbed.records.output import PART, remove_leftovers, reporting_write_errors
 from fogveil.testbed.scenario.world import World
 
@@ -37,28 +37,37 @@ class RowTables:
                 ("node", name_type),
                 ("queued", pa.list_(pa.int32())),
                 ("total_queued", pa.int64()),
+                ("attempt", pa.int32()),
             ],
             metadata={"queued": ",".join((*world.nodes, world.cloud))},
         )
 
-    def convert(self, rows: Floats, counts: Counts) -> tuple[pa.Table, pa.Table]:
+    def _named(self, name: str, numbers: Floats) -> pa.Array:
+        indices = pa.array(numbers.astype(np.int32))
+        return pa.DictionaryArray.from_arrays(indices, self._dictionaries[name])
+
+    def convert(self, rows: Floats, decisions: Decisions) -> tuple[pa.Table, pa.Table]:
         """Return a block as tables of jobs and of decisions."""
         columns: dict[str, pa.Array] = {}
         for number, name in enumerate(COLUMNS):
             column = rows[:, number]
             if name in self._dictionaries:
-                indices = pa.array(column.astype(np.int32))
-                dictionary = self._dictionaries[name]
-                columns[name] = pa.DictionaryArray.from_arrays(indices, dictionary)
+                columns[name] = self._named(name, column)
             elif name == "job":
                 columns[name] = pa.array(column.astype(np.int64))
             else:
                 columns[name] = pa.array(column, mask=np.isnan(column))
-        queued, total = _observed_counts(counts, len(rows))
-        decisions = [columns["job"], columns["emitted"], columns["node"], queued, total]
+        job, time, node, attempt = decisions.taken.T
+        taken = [
+            pa.array(job.astype(np.int64)),
+            pa.array(time),
+            self._named("node", node),
+            *_observed_counts(decisions.counts, len(job)),
+            pa.array(attempt.astype(np.int32)),
+        ]
         return (
             pa.Table.from_arrays(list(columns.values()), schema=self.jobs),
-            pa.Table.from_arrays(decisions, schema=self.decisions),
+            pa.Table.from_arrays(taken, schema=self.decisions),
         )
 
 
@@ -69,9 +78,9 @@ class MemoryRecords:
         self._tables = RowTables(world)
         self._blocks: list[tuple[pa.Table, pa.Table]] = []
 
-    def take(self, rows: Floats, counts: Counts) -> None:
+    def take(self, rows: Floats, decisions: Decisions) -> None:
         """Add a block of rows."""
-        self._blocks.append(self._tables.convert(rows, counts))
+        self._blocks.append(self._tables.convert(rows, decisions))
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return the tables of jobs and of decisions."""
@@ -135,9 +144,9 @@ class RunRecords:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
 
-    def take(self, rows: Floats, counts: Counts) -> None:
+    def take(self, rows: Floats, decisions: Decisions) -> None:
         """Write a block of rows."""
-        tables = self._tables.convert(rows, counts)
+        tables = self._tables.convert(rows, decisions)
         with reporting_write_errors(self._folder):
             for (_, writer), table in zip(self._writers, tables, strict=True):
                 writer.write_table(table)

@@ -15,7 +15,7 @@ from fogveil.testbed.records.block_bootstrap import (
     mean_half_width,
     percentile_half_widths,
 )
-from fogveil.testbed.records.join import COLUMNS, Counts, Floats
+from fogveil.testbed.records.join import COLUMNS, Decisions, Floats
 from fogveil.testbed.scenario.world import World
 
 _AT = {name: number for number, name in enumerate(COLUMNS)}
@@ -69,7 +69,7 @@ class Summary:
         if world.scenario.sources.kind == "trace":
             self._emitted = []
 
-    def take(self, rows: Floats, counts: Counts) -> None:  # noqa: ARG002 (the interface of a sink)
+    def take(self, rows: Floats, decisions: Decisions) -> None:  # noqa: ARG002 (a sink's)
         """Add a block of rows."""
         horizon = self._world.scenario.horizon
         self._workloads += len(rows)

@@ -16,6 +16,7 @@ from fogveil.agent.decision_record import Decision
 from fogveil.agent.visibility import Visibility
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InfrastructureError
+from fogveil.core.membership import Membership
 from fogveil.provider_node.journal import JournalLine
 from fogveil.sources.records import EmittedWorkload, Feedback
 from fogveil.testbed.records.reference import Journal, Placed, Reference
@@ -54,13 +55,16 @@ def verify(
 
     `emitted` is what the world's sources emit; `owners` the sources process of each cluster.
     """
-    for name, emissions in recorded.emissions.items():
-        _check_emissions(name, emissions, [e for e in emitted if owners[e.cluster] == name])
-    _check_decisions(world, owners, recorded.decisions, emitted)
+    _check_choices(world, recorded.decisions)
     placed: list[list[Placed]] = [[] for _ in world.nodes]
     for decision in recorded.decisions:
         placed[decision.node].append(Placed(decision.job, decision.category, decision.arrival))
     reference = Reference(world, placed)
+    if reference.emitted_again:
+        emitted = _with_retries(emitted, reference)
+    for name, emissions in recorded.emissions.items():
+        _check_emissions(name, emissions, [e for e in emitted if owners[e.cluster] == name])
+    _check_decisions(world, owners, recorded.decisions, emitted)
     _check_nodes(world, recorded)
     journals = recorded.journals
     for name, expected in zip(world.nodes, reference.fogs, strict=True):
@@ -99,6 +103,33 @@ def _check_emissions(
     )
 
 
+def _with_retries(
+    emitted: Sequence[EmittedWorkload], reference: Reference
+) -> list[EmittedWorkload]:
+    """Return all emissions, those of lost jobs again among them, in the order of decisions."""
+    by_job = {each.job: each for each in emitted}
+    again = [
+        by_job[job]._replace(emitted=time) for time, job in reference.emitted_again if job in by_job
+    ]
+    return sorted([*emitted, *again], key=lambda each: (each.emitted, each.job))
+
+
+def _check_choices(world: World, decisions: Sequence[Decision]) -> None:
+    """Check that each decision chose a node which took jobs then."""
+    nodes = len(world.nodes)
+    members = Membership(nodes, world.members)
+    for decision in decisions:
+        job, node = decision.job, decision.node
+        if not 0 <= node < nodes:
+            raise _disagree(f"the agent's record places job {job} on node {node} of {nodes}")
+        members.advance(decision.emitted)
+        if members.available is not None and node not in members.available:
+            raise _disagree(
+                f"the agent's record places job {job} on {world.nodes[node]} at "
+                f"{decision.emitted!r}, which took no jobs then"
+            )
+
+
 def _check_decisions(
     world: World,
     owners: Sequence[str],
@@ -108,11 +139,8 @@ def _check_decisions(
     got = [EmittedWorkload(*d[:3], d.emitted, d.demand) for d in decisions]
     if got != emitted:
         _blame_agent(got, emitted, owners)
-    nodes, up = len(world.nodes), world.paths.up
     for job, cluster, category, node, time, arrival, _, _ in decisions:
-        if not 0 <= node < nodes:
-            raise _disagree(f"the agent's record places job {job} on node {node} of {nodes}")
-        true = time + up[cluster][category][node]
+        true = time + world.paths_over_time.at(time).up[cluster][category][node]
         if arrival != true:
             raise _disagree(
                 f"the agent's record says that job {job} arrives at {world.nodes[node]} at "

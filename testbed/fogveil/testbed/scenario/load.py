@@ -13,7 +13,8 @@ from pydantic_core import ErrorDetails
 
 from fogveil.core.errors import InputError
 from fogveil.core.validation_text import abbreviate, describe_fault
-from fogveil.testbed.scenario.models import Scenario, ScenarioTable
+from fogveil.testbed.scenario.models import Scenario
+from fogveil.testbed.scenario.tables import ScenarioTable
 
 Table = dict[str, Any]
 SHIPPED = Path(__file__).parent / "shipped"

@@ -7,22 +7,18 @@ from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from fogveil.core.disclosure import CountKind
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Seed = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
-
-
-class ScenarioTable(BaseModel):
-    """A table of the file: unknown keys are refused, values are immutable after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+from fogveil.testbed.scenario.events import AnyEvent
+from fogveil.testbed.scenario.tables import (
+    Name,
+    NotNegative,
+    Positive,
+    ScenarioTable,
+    Seed,
+    Share,
+)
 
 # --- numbers: constant, drawn, read or spread --------------------------------------------------
 
@@ -380,13 +376,11 @@ class Scenario(ScenarioTable):
     """When workloads are emitted: drawn, at even gaps, or replayed."""
     service: Service = Service()
     electre: ElectreSettings = Field(default_factory=_default_electre)
-    events: list[dict[str, Any]] = []
-    """Reserved for timed changes."""
+    events: list[AnyEvent] = Field(default_factory=list)
+    """What changes during the run, in order of time; each event is told to those it concerns."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.events:
-            raise ValueError("events: timed events are not supported yet; remove the key")
         names = [application.name for application in self.applications]
         if len(set(names)) < len(names):
             raise ValueError("applications: expected different names, two are equal")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from fogveil.agent.policy import AgentView
+from fogveil.agent.policy import AgentView, LatencyChange
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InputError
+from fogveil.core.membership import MembershipChange
 from fogveil.core.plain import to_plain
 from fogveil.core.randomness import Seeds, drawn
+from fogveil.core.steps import Steps
 from fogveil.provider_node.provider import ProviderConfig
+from fogveil.provider_node.timetable import Change
 from fogveil.sources.core import SourcesConfig, Trace, demand_factors
+from fogveil.testbed.scenario.event_plan import EventPlan, plan_events
 from fogveil.testbed.scenario.models import FogResources, Linear, PerNode, Profile, Scenario
 from fogveil.testbed.scenario.paths import FastestPaths
 from fogveil.testbed.scenario.topology import Topology, build_topology
@@ -28,6 +33,7 @@ class World:
     scenario: Scenario
     topology: Topology = field(repr=False)
     paths: FastestPaths = field(repr=False)
+    """Those at the beginning."""
     nodes: tuple[str, ...]
     clusters: tuple[str, ...]
     categories: tuple[str, ...]
@@ -38,6 +44,16 @@ class World:
     sources: SourcesConfig = field(repr=False)
     notes: tuple[str, ...] = ()
     """What of the user's files was changed or left out: one line each."""
+    paths_over_time: Steps[FastestPaths] = field(repr=False, kw_only=True)
+    latency_changes: tuple[LatencyChange, ...] = field(default=(), repr=False)
+    """What everybody learns of the network when it happens; the first ones hold from 0 on."""
+    members: tuple[MembershipChange, ...] = ()
+    """Which Fog nodes are there, as far as it changes."""
+
+    @property
+    def loses_jobs(self) -> bool:
+        """Whether a crash loses jobs, so that some are emitted more than once."""
+        return any(change.notice is not None for change in self.members)
 
     @property
     def demands(self) -> tuple[float, ...] | None:
@@ -48,13 +64,15 @@ class World:
         """Return exactly what a participant receives: `agent`, `sources`, `clock` or a provider."""
         configs: dict[str, Any] = {"agent": self.agent, "sources": self.sources}
         configs |= {config.name: config for config in (*self.fogs, self.cloud_provider)}
-        # The clock is trusted with time alone.
-        configs["clock"] = {"horizon": self.scenario.horizon}
+        # The clock is trusted with time, and with who is there, alone.
+        configs["clock"] = {"horizon": self.scenario.horizon, "members": self.members}
         if participant not in configs:
             raise InputError(
                 f"no participant is called {participant!r}: expected one of {', '.join(configs)}"
             )
         plain: dict[str, Any] = to_plain(configs[participant])
+        if participant == "agent":
+            plain["latency_changes"] = to_plain(self.latency_changes)
         return plain
 
     def provider(self, name: str) -> ProviderConfig:
@@ -99,6 +117,14 @@ def build_world(scenario: Scenario) -> World:
     if scenario.sources.kind == "trace":
         trace = read_trace(scenario.sources, clusters, work, scenario.horizon, notes)
 
+    fog_resources = _fog_resources(scenario.fog, len(nodes))
+    speeds = {name: each["ipt"] for name, each in zip(nodes, fog_resources, strict=True)}
+    plan = plan_events(scenario, topology, {**speeds, cloud: scenario.cloud.ipt}, categories)
+    later = [
+        (at, FastestPaths(replace(topology, graph=graph), scenario.applications))
+        for at, graph in plan.networks
+    ]
+
     service = scenario.service
     shape = service.shape if service.distribution in ("exponential", "erlang") else 0
     common: dict[str, Any] = {
@@ -118,21 +144,25 @@ def build_world(scenario: Scenario) -> World:
             forwards=scenario.loops.to_cloud,
             cloud_latency=tuple(row[number] for row in paths.fog_to_cloud),
             feeds_back=1.0,
+            changes=_provider_changes(plan, name, number, later),
             **common,
         )
-        for number, (name, resources) in enumerate(
-            zip(nodes, _fog_resources(scenario.fog, len(nodes)), strict=True)
+        for number, (name, resources) in enumerate(zip(nodes, fog_resources, strict=True))
+    )
+    for network in (paths, *(each for _, each in later)):
+        _check_finite(
+            trace,
+            network,
+            _all_values("ipt", [scenario.cloud.ipt, *speeds.values()], plan),
+            [*work.values(), *_all_values("instructions", [], plan)],
         )
-    )
-    _check_finite(
-        trace, paths, [scenario.cloud.ipt, *(config.ipt for config in fogs)], list(work.values())
-    )
     cloud_provider = ProviderConfig(
         name=cloud,
         **scenario.cloud.model_dump(),
         forwards=0.0,
         cloud_latency=(),
         feeds_back=scenario.loops.feedback,
+        changes=tuple(plan.providers[cloud]),
         **common,
     )
     sources = scenario.sources
@@ -169,9 +199,37 @@ def build_world(scenario: Scenario) -> World:
             trace=trace,
             horizon=scenario.horizon,
             seed=seeds.workload,
+            changes=tuple(plan.sources),
         ),
         notes=tuple(notes),
+        paths_over_time=Steps(paths, later),
+        latency_changes=tuple(
+            LatencyChange(at, each.up, each.down, each.hops, each.bandwidth)
+            for at, each in ([(0.0, paths), *later] if later else ())
+        ),
+        members=tuple(plan.members),
     )
+
+
+def _provider_changes(
+    plan: EventPlan, name: str, number: int, later: Sequence[tuple[float, FastestPaths]]
+) -> tuple[Change, ...]:
+    """Return what a Fog provider is told: its own changes, and those of its way to the Cloud."""
+    ways = [
+        Change(at, cloud_latency=tuple(row[number] for row in paths.fog_to_cloud))
+        for at, paths in later
+    ]
+    return tuple(sorted([*plan.providers[name], *ways], key=lambda change: change.at))
+
+
+def _all_values(name: str, first: list[float], plan: EventPlan) -> list[float]:
+    """Return all values that a property of the providers has during the run."""
+    values = list(first)
+    for changes in plan.providers.values():
+        for change in changes:
+            value = getattr(change, name)
+            values += value if isinstance(value, tuple) else [] if value is None else [value]
+    return values
 
 
 def _fog_resources(fog: FogResources, nodes: int) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from fogveil.core.errors import InputError
 from fogveil.testbed.scenario.load import ALIASES, describe_first_fault, find_scenario, plain_values
-from fogveil.testbed.scenario.models import ScenarioTable
+from fogveil.testbed.scenario.tables import ScenarioTable
 
 Seeds = Annotated[int, Field(ge=1, strict=True)] | Annotated[list[int], Field(min_length=1)]
 Point = dict[str, Any]

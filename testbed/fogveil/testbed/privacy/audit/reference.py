@@ -29,7 +29,7 @@ from fogveil.sources.core import EmissionBuffer, demand_factors, emissions
 from fogveil.testbed.engine.embedded import simulate
 from fogveil.testbed.launch.participant_config import Plan, roster
 from fogveil.testbed.launch.policy_requirements import requirements_of
-from fogveil.testbed.records.join import COLUMNS, Counts, Floats
+from fogveil.testbed.records.join import COLUMNS, Decisions, Floats
 from fogveil.testbed.scenario.world import World
 from fogveil.v1.boundary_pb2 import WatchRequest, WatchResponse
 from fogveil.v1.clock_pb2 import (
@@ -89,7 +89,7 @@ class _Nodes:
     def __init__(self) -> None:
         self.of: dict[int, int] = {}
 
-    def take(self, rows: Floats, counts: Counts) -> None:  # noqa: ARG002 (a sink's)
+    def take(self, rows: Floats, decisions: Decisions) -> None:  # noqa: ARG002 (a sink's)
         job, node = COLUMNS.index("job"), COLUMNS.index("node")
         self.of.update((int(row[job]), int(row[node])) for row in rows)
 
