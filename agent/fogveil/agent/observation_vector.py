@@ -53,10 +53,14 @@ class ObservationVector:
         """What is public of a workload, by cluster and category; the rest is zero."""
         self._public[:, :, self.parts["cluster"]] = np.eye(clusters)[:, None]
         self._public[:, :, self.parts["category"]] = np.eye(categories)
-        self._public[:, :, self.parts["latency"]] = view.up
+        self.update(view)
         self._disclosed = clusters + categories + nodes
         self._all_nodes = np.ones(nodes, np.bool_)
         self._all_nodes.flags.writeable = False
+
+    def update(self, view: AgentView) -> None:
+        """Show other latencies from now on."""
+        self._public[:, :, self.parts["latency"]] = view.up
 
     def of(self, observation: Observation) -> Vector:
         """Return the vector of an observation of this level."""
@@ -66,15 +70,22 @@ class ObservationVector:
             disclosed.append(observation.total)
         if observation.counts is not None:
             assert observation.cloud_count is not None
-            disclosed += (*observation.counts, observation.cloud_count)
+            counts = observation.counts
+            if observation.available is not None:  # a node that tells none shows none
+                counts = tuple(max(count, 0) for count in counts)
+            disclosed += (*counts, observation.cloud_count)
         if observation.load is not None:
             disclosed += (*observation.load.backlog, *observation.load.service)
         vector[self._disclosed :] = disclosed
         return vector
 
-    def mask(self, observation: Observation) -> Mask:  # noqa: ARG002 (no node is ever absent yet)
+    def mask(self, observation: Observation) -> Mask:
         """Return which nodes can be chosen: the one place that knows of absent nodes."""
-        return self._all_nodes
+        if observation.available is None:
+            return self._all_nodes
+        mask = np.zeros_like(self._all_nodes)
+        mask[list(observation.available)] = True
+        return mask
 
 
 class VectorPolicy(Policy):
@@ -88,6 +99,11 @@ class VectorPolicy(Policy):
     def __init__(self, view: AgentView) -> None:
         self.vectors = ObservationVector(view, type(self).needs)
         super().__init__(view)
+
+    def update(self, view: AgentView) -> None:
+        """Show other latencies from now on."""
+        super().update(view)
+        self.vectors.update(view)
 
     @abstractmethod
     def act(self, vector: Vector, mask: Mask) -> int:

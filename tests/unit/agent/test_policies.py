@@ -95,7 +95,7 @@ def test_setr_predicts_the_delay_it_causes():
         node = policy.place(now)
         arrival = now.time + world.agent.up[now.cluster][now.category][node]
         free = now.time + now.load.backlog[node]
-        for other_arrival, job, service in policy._in_transit[node]:
+        for other_arrival, job, _, service in policy._in_transit[node]:
             if (other_arrival, job) == (arrival, now.job):
                 break
             free = max(other_arrival, free) + service

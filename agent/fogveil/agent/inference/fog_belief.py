@@ -36,15 +36,26 @@ class FogBelief:
         self._estimates = self.means.estimates
         self._now = 0.0
         self.counts: Sequence[int] = [0] * nodes
-        """The disclosed counts."""
+        """The disclosed counts, 0 where a node tells none."""
+
+    def update(self, view: AgentView) -> None:
+        """Place by other latencies from now on."""
+        self._view = view
+        self.bounds.update(view)
 
     def observe(self, observation: Observation) -> None:
         """Update the model by the counts of a decision instant."""
         assert observation.counts is not None
-        self.counts = counts = observation.counts
+        counts = observation.counts
+        self.counts = counts if observation.available is None else [max(n, 0) for n in counts]
         self._now = now = observation.time
+        if observation.attempt > 1:
+            self._forget(observation.job)
         for node, count in zip(self.nodes, counts, strict=True):
-            node.observe(now, count)
+            if count >= 0:
+                node.observe(now, count)
+            else:
+                node.miss(now)
         self._apply_bounds(now, counts)
         overdue = [late for node in self.nodes if (late := node.overdue) is not None]
         self._estimates = self.means.estimates_given(overdue) if overdue else self.means.estimates
@@ -111,6 +122,12 @@ class FogBelief:
             service = self._estimates.optimistic[node][category]
             responses.append(start + service + down[node] - self._now)
         return responses
+
+    def _forget(self, job: int) -> None:
+        """Remove a job that was lost from the node where it was placed before."""
+        self.bounds.forget(job)
+        for node in self.nodes:
+            node.forget(job)
 
     def _apply_bounds(self, now: float, counts: Sequence[int]) -> None:
         bounds = self.bounds

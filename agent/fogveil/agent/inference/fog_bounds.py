@@ -51,11 +51,20 @@ class FogBounds:
         """Upper bounds of service times, infinite where nothing is known."""
         return self._service.high
 
+    def update(self, view: AgentView) -> None:
+        """Place by other latencies from now on."""
+        self._view = view
+
     def placed(self, node: int, job: int, cluster: int, category: int) -> None:
         """Add a placement at the instant last observed."""
         if self.model is not Model.NONE:
             arrival = self._now + self._view.up[cluster][category][node]
             self.nodes[node].place(arrival, job, category)
+
+    def forget(self, job: int) -> None:
+        """Remove a job that was lost."""
+        for node in self.nodes:
+            node.forget(job)
 
     def observe(self, now: float, counts: Sequence[int]) -> bool:
         """Update by the counts of an instant; return whether the bounds of service changed."""
@@ -67,7 +76,7 @@ class FogBounds:
             changed = {
                 number
                 for number, node in enumerate(self.nodes)
-                if node.observe(now, counts[number], self.low[number])
+                if self._observe_node(node, now, counts[number], self.low[number])
             }
         except Contradiction:  # not even a FIFO with one server
             self._weaken(Model.NONE)
@@ -77,6 +86,13 @@ class FogBounds:
         except Contradiction:
             self._weaken(Model.CELLS if self.model is Model.PRODUCT else Model.NONE)
             return True
+
+    @staticmethod
+    def _observe_node(node: NodeBounds, now: float, count: int, known_low: list[float]) -> bool:
+        if count >= 0:
+            return node.observe(now, count, known_low)
+        node.miss(now)
+        return False
 
     def _propagate(self, changed: set[int]) -> bool:
         service, tightened = self._service, False

@@ -49,6 +49,9 @@ class NodeBelief:
         self._last_unfinished = -inf
         """The last instant at which the first job is known to be unfinished."""
         self._now = -inf
+        """When the last count was told."""
+        self._absent = -inf
+        """When the node last told none."""
         self.finished: list[Finished] = []
         """Jobs that the last count showed to be finished, in order."""
 
@@ -72,10 +75,29 @@ class NodeBelief:
         """Add a job placed on this node."""
         insort(self._jobs, OwnJob(arrival, job, category))
 
+    def forget(self, number: int) -> None:
+        """Remove a job that was lost."""
+        place = next((p for p, job in enumerate(self._jobs) if job.job == number), None)
+        if place is None:
+            return
+        del self._jobs[place]
+        self._arrived -= place < self._arrived
+        if place == 0:
+            self._started = 0
+            self._last_unfinished = -inf
+
+    def miss(self, now: float) -> None:
+        """Note that the node told no count at a decision instant."""
+        self.finished.clear()
+        self._absent = now
+        self._last_unfinished = -inf
+
     def observe(self, now: float, count: int) -> None:
         """Update the model by the count, which includes all events up to and including `now`."""
         jobs, before = self._jobs, self._now
         self.finished.clear()
+        if self._absent > before:
+            self._resume(now, count)
         arrived = self._arrived
         while arrived < len(jobs) and jobs[arrived].arrival <= now:
             arrived += 1
@@ -121,6 +143,20 @@ class NodeBelief:
     def overtaken_by(self, arrival: float, job: int) -> int:
         """Return how many own jobs in transit would arrive after a job placed now."""
         return len(self._jobs) - bisect(self._jobs, OwnJob(arrival, job, 0))
+
+    def _resume(self, now: float, count: int) -> None:
+        """Continue after an absence: jobs that left meanwhile were served or lost, unseen.
+
+        If some wait, the node has recovered its jobs, and serves the first of them from its
+        beginning.
+        """
+        arrived = sum(job.arrival <= now for job in self._jobs)
+        left = max(arrived - count, 0)
+        serving = int(self._waiting and 0 < count < arrived)
+        del self._jobs[: left - serving]
+        self._arrived, self._started = arrived - left + serving, serving
+        missed = now - self._absent
+        self._free = now - missed / 2, missed * missed / 12
 
     def _finish(self, after: float, by: float, same_time: Sequence[OwnJob]) -> None:
         """Estimate when the first job finished, given others that finished by the same instant."""

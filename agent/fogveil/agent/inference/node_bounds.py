@@ -60,6 +60,8 @@ class NodeBounds:
         self._free_low = self._free_high = -inf
         """Bounds of the finish of the job before the first."""
         self._now = -inf
+        self._absent = -inf
+        """When the node last told no count."""
 
     def place(self, arrival: float, job: int, category: int) -> None:
         """Add a job placed on this node."""
@@ -67,6 +69,8 @@ class NodeBounds:
 
     def observe(self, now: float, count: int, known_low: list[float]) -> bool:
         """Update the brackets by a count; return whether `propagate` may tighten any bound."""
+        if self._absent > self._now:
+            self._resume(now, count)
         jobs, before = self.jobs, self._now
         arrived = self._arrived
         while arrived < len(jobs) and jobs[arrived].arrival <= now:
@@ -89,6 +93,18 @@ class NodeBounds:
             self._drop(departed - KEPT)
         return informative
 
+    def forget(self, number: int) -> None:
+        """Remove a job that was lost; what it implied for others ends with the absence."""
+        place = next((p for p, job in enumerate(self.jobs) if job.job == number), None)
+        if place is not None:
+            del self.jobs[place]
+            self._arrived -= place < self._arrived
+            self._departed -= place < self._departed
+
+    def miss(self, now: float) -> None:
+        """Note that the node told no count at a decision instant."""
+        self._absent = now
+
     def propagate(self, low: list[float], high: list[float]) -> Bounds:
         """Tighten the jobs' bounds by those of service; return the bounds of service they imply."""
         known = self.jobs[: min(self._departed + 1, self._arrived)]
@@ -105,6 +121,20 @@ class NodeBounds:
             job.reset()
         if self._waiting and self._departed:
             self.jobs[0].start_high = self._now
+
+    def _resume(self, now: float, count: int) -> None:
+        """Continue after an absence: what left meanwhile was served or lost, unseen.
+
+        The jobs that are still there are served after it; a waiting count does not tell when the
+        first of them can be.
+        """
+        arrived = sum(job.arrival <= now for job in self.jobs)
+        left = max(arrived - count, 0)
+        del self.jobs[:left]
+        for job in self.jobs:
+            job.reset()
+        self._arrived, self._departed, self._now = arrived - left, 0, self._absent
+        self._free_low, self._free_high = self._absent, inf if self._waiting else now
 
     def _sweep_forward(self, jobs: list[BoundedJob], low: list[float], high: list[float]) -> None:
         free_low, free_high = self._free_low, self._free_high

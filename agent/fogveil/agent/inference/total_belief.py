@@ -48,6 +48,8 @@ class TotalBelief:
     def __init__(self, view: AgentView) -> None:
         self._view = view
         self._decisions: list[tuple[Observation, int]] = []
+        self._arrivals: list[float] = []
+        """When the job of each decision arrives at its node."""
         self._attempts = 0
         self._attempt = self._begin_attempt()
         self._next_update = FIRST_UPDATE
@@ -58,6 +60,10 @@ class TotalBelief:
         self._set_estimates()
 
     # --- what is observed ----------------------------------------------------------------------
+
+    def update(self, view: AgentView) -> None:
+        """Place by other latencies from now on."""
+        self._view = view
 
     def observe(self, observation: Observation) -> None:
         """Continue to a decision instant; infer anew where that is due."""
@@ -71,9 +77,9 @@ class TotalBelief:
     def placed(self, node: int, job: int, cluster: int, category: int) -> None:
         """Add a placement at the instant last observed."""
         self._decisions.append((self._observation, node))
-        self._queues[node].place(
-            self._observation.time + self._view.up[cluster][category][node], job, category
-        )
+        arrival = self._observation.time + self._view.up[cluster][category][node]
+        self._arrivals.append(arrival)
+        self._queues[node].place(arrival, job, category)
 
     # --- what is inferred ----------------------------------------------------------------------
 
@@ -125,7 +131,7 @@ class TotalBelief:
     def _infer(self) -> None:
         """Explain all totals so far, and compute the queues again from the new estimates."""
         decisions = len(self._decisions)
-        transcript = Transcript(self._view, tuple(self._decisions))
+        transcript = Transcript(self._view, tuple(self._decisions), tuple(self._arrivals))
         evidence = self._attempt.extend(transcript)
         self._excess = evidence.excess(self._attempt.misfit)
         if decisions >= RESTART_AFTER and self._excess > 1:
@@ -154,10 +160,9 @@ class TotalBelief:
         self.service = np.exp(mean + np.minimum(self.deviations, WIDEST) ** 2 / 2)
         self.known = self.deviations.max(axis=1) <= KNOWN
         self._queues = [VirtualQueue(times) for times in self.service.tolist()]
-        for observation, node in self._decisions:
-            up = self._view.up[observation.cluster][observation.category]
+        for (observation, node), arrival in zip(self._decisions, self._arrivals, strict=True):
             queue = self._queues[node]
-            queue.place(observation.time + up[node], observation.job, observation.category)
+            queue.place(arrival, observation.job, observation.category)
             queue.advance(observation.time)
 
     def _unreported(self, finished: list[Finished]) -> list[Finished]:

@@ -21,6 +21,8 @@ class Transcript:
     view: AgentView
     decisions: tuple[tuple[Observation, int], ...]
     """Observation and chosen node of each decision."""
+    arrivals: tuple[float, ...] | None = None
+    """When each job arrives at its node; None where the view's latencies held all the time."""
 
     def __len__(self) -> int:
         """Return the number of decisions."""
@@ -28,7 +30,8 @@ class Transcript:
 
     def first(self, decisions: int) -> Transcript:
         """Return the transcript of the first decisions."""
-        return Transcript(self.view, self.decisions[:decisions])
+        arrivals = None if self.arrivals is None else self.arrivals[:decisions]
+        return Transcript(self.view, self.decisions[:decisions], arrivals)
 
     @property
     def times(self) -> Floats:
@@ -47,19 +50,22 @@ class Transcript:
 
     def arrivals_at(self, node: int) -> tuple[Floats, Ints]:
         """Return arrivals and categories of the jobs placed on a node, in the order of service."""
-        up = self.view.up
+        arrivals = self._computed_arrivals() if self.arrivals is None else self.arrivals
         jobs = sorted(
-            (
-                observation.time + up[observation.cluster][observation.category][node],
-                observation.job,
-                observation.category,
-            )
-            for observation, chosen in self.decisions
+            (arrival, observation.job, observation.category)
+            for (observation, chosen), arrival in zip(self.decisions, arrivals, strict=True)
             if chosen == node
         )
         arrived = [job for job in jobs if job[0] <= self.decisions[-1][0].time]
         times, categories = [job[0] for job in arrived], [job[2] for job in arrived]
         return np.array(times), np.array(categories, np.int64)
+
+    def _computed_arrivals(self) -> list[float]:
+        up = self.view.up
+        return [
+            observation.time + up[observation.cluster][observation.category][node]
+            for observation, node in self.decisions
+        ]
 
 
 def marks_of(decisions: int, halvings: int = 4) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fogveil.agent.availability import greatest
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.policy import AgentView, Observation, Policy
 
@@ -33,7 +34,7 @@ def run_layers(
 
 
 class Actor(Policy):
-    """Chooses the action of the highest value."""
+    """Chooses the action of the highest value among the nodes that take jobs."""
 
     any_shape: ClassVar[bool] = False
     """Whether it can act on scenarios of another shape than it was trained on."""
@@ -63,6 +64,6 @@ class Actor(Policy):
     def place(self, observation: Observation) -> int:
         """Return the action of the highest value."""
         self.observe(observation)
-        action = int(self.values(observation).argmax())
+        action = greatest(self.values(observation), observation.available)
         self.placed(observation, action)
         return action

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fogveil.agent.availability import drawn_from, greatest
 from fogveil.agent.learning.actor import Actor
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.replay import Places, Replay
@@ -119,15 +120,20 @@ class LearningAgent(Policy):
         self.actor.reset()
         self.returned = 0.0
 
+    def update(self, view: AgentView) -> None:
+        """Pass other latencies on to the actor."""
+        super().update(view)
+        self.actor.update(view)
+
     def place(self, observation: Observation) -> int:
         """Return an ε-greedy action; learn at once unless the agent decides ahead."""
         self.actor.observe(observation)
         # Both numbers are drawn every time, so that later draws do not depend on this choice.
         chance, pick = self._random.random(2)
         if chance < self.epsilon:
-            action = int(pick * len(self.view.nodes))
+            action = drawn_from(pick, len(self.view.nodes), observation.available)
         else:
-            action = int(self.actor.values(observation).argmax())
+            action = greatest(self.actor.values(observation), observation.available)
         self.actor.placed(observation, action)
         self.decisions += 1
         if not self.decides_ahead:

@@ -1,8 +1,8 @@
 """When the world has changed, by what an agent can see: one signal, tested for drift.
 
 Values of neighbouring decisions are much alike, and the test would take each for a new witness. So
-they are averaged over blocks. What a block deviates by is learned from the first ones; in this unit
-two Page-Hinkley tests follow the signal, one for a rise and one for a fall.
+they are averaged over blocks. By how much blocks deviate is learned from the first ones, and in this
+unit Page and Hinkley's test follows the signal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DriftWatch:
         """Begin to learn anew how the signal is distributed."""
         self._block: list[float] = []
         self._reference: list[float] = []
-        self._tests: dict[str, PageHinkley] = {}
+        self._test: PageHinkley | None = None
         self._deviation = 1.0
 
     def add(self, value: float) -> Drift | None:
@@ -54,29 +54,25 @@ class DriftWatch:
             return None
         mean = fmean(self._block)
         self._block.clear()
-        if self._tests:
-            return self._test(mean)
-        self._reference.append(mean)
-        if len(self._reference) == self._hyperparameters.drift_reference:
-            self._begin_tests()
-        return None
+        if self._test is None:
+            self._learn(mean)
+            return None
+        if not self._test.add(mean / self._deviation):
+            return None
+        direction = "rises" if self._test.rises else "falls"
+        return Drift(direction, self._test.statistic, self._test.threshold)
 
-    def _begin_tests(self) -> None:
+    def _learn(self, mean: float) -> None:
+        """Begin the test once the blocks of the reference are complete; they are its first."""
         chosen = self._hyperparameters
+        self._reference.append(mean)
+        if len(self._reference) < chosen.drift_reference:
+            return
         self._deviation = max(stdev(self._reference), SMALLEST_DEVIATION)
-        for direction in ("rises", "falls"):
-            self._tests[direction] = PageHinkley(
-                delta=chosen.drift_tolerance,
-                threshold=chosen.drift_threshold,
-                minimum=chosen.drift_reference,
-            )
-        for mean in self._reference:  # none can fire yet: they are not more than its minimum
-            self._test(mean)
-
-    def _test(self, mean: float) -> Drift | None:
-        found = None
-        for direction, test in self._tests.items():
-            sign = 1.0 if direction == "rises" else -1.0
-            if test.add(sign * mean / self._deviation) and found is None:
-                found = Drift(direction, test.statistic, self._hyperparameters.drift_threshold)
-        return found
+        self._test = PageHinkley(
+            delta=chosen.drift_tolerance,
+            threshold=chosen.drift_threshold,
+            minimum=chosen.drift_reference + 1,
+        )
+        for known in self._reference:
+            self._test.add(known / self._deviation)

@@ -40,6 +40,10 @@ class MarginalDelay:
         """Jobs behind a job; the delay it causes beyond them is neglected."""
         self._unsettled: list[_Unsettled] = []
 
+    def forget(self, job: int) -> None:
+        """Drop a job that was lost: it has no cost."""
+        self._unsettled = [other for other in self._unsettled if other.job != job]
+
     def settle(self, finished: Iterable[Finished]) -> Iterator[tuple[int, float]]:
         """Yield (job, its finish + all delay it caused to others) where that is complete."""
         for job, arrival, started, finish in finished:

@@ -65,15 +65,25 @@ class NodeFeatures:
     """Computes the features of all nodes, [node, feature], from the beliefs about them."""
 
     def __init__(self, view: AgentView, belief: FogBelief | TotalBelief) -> None:
-        self._view, self.belief = view, belief
-        self._round_trip = float((np.array(view.up) + np.array(view.down)).mean())
+        self.belief = belief
+        self._set_view(view)
         self._work = np.zeros(len(view.nodes))
         """Service time placed on each node, with exponential forgetting."""
         self._last_time = 0.0
 
+    def update(self, view: AgentView) -> None:
+        """Compute by other latencies from now on."""
+        self._set_view(view)
+        self.belief.update(view)
+
+    def _set_view(self, view: AgentView) -> None:
+        self._view = view
+        self._round_trip = float((np.array(view.up) + np.array(view.down)).mean())
+
     def observe(self, observation: Observation) -> Floats:
         """Update the beliefs by what was disclosed at a decision and return the features."""
-        now, job, cluster, category, *_ = observation
+        now, job, cluster, category = observation[:4]
+        available = observation.available
         belief, view = self.belief, self._view
         belief.observe(observation)
         responses = np.array(belief.responses(job, cluster, category))
@@ -85,9 +95,11 @@ class NodeFeatures:
         deviation = np.array(belief.deviations)[:, category]
         prior = responses + overtaken * service
         counts = np.array(belief.counts, float)
+        # Of absent nodes nothing is known, and nothing follows from them for the others.
+        present = slice(None) if available is None else list(available)
         columns = {
             Feature.PRIOR: prior / unit,
-            Feature.GAP: (prior - prior.min()) / unit,
+            Feature.GAP: (prior - prior[present].min()) / unit,
             Feature.SERVICE: service / unit,
             Feature.UP: np.array(view.up[cluster][category]) / unit,
             Feature.DOWN: np.array(view.down[cluster][category]) / unit,
@@ -97,10 +109,10 @@ class NodeFeatures:
             Feature.DEVIATION: deviation,
             Feature.DEVIATION_TIME: deviation * service / unit,
             Feature.FACTOR_VARIANCE: belief.factor_variance,
-            Feature.MEAN_COUNT: counts.mean() / 8,
+            Feature.MEAN_COUNT: counts[present].mean() / 8,
             Feature.OVERTAKEN: overtaken * service / unit,
             Feature.LOAD: load,
-            Feature.MEAN_LOAD: load.mean(),
+            Feature.MEAN_LOAD: load[present].mean(),
         }
         features = np.empty((len(counts), FEATURES), np.float32)
         for feature, column in columns.items():

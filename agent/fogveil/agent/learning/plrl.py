@@ -8,9 +8,11 @@ sum (ED+QL).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fogveil.agent.learning.actor import Actor, Floats, run_layers
 from fogveil.agent.learning.agent_base import LearningAgent
@@ -21,6 +23,11 @@ LARGEST_COUNT = np.iinfo(np.int16).max
 DELAY_SCALE = 0.01
 """Scale of rewards that include a delay: it leaves the best policy unchanged, and brings values
 of tens of thousands into the range of a Huber loss and small steps."""
+
+
+def _shown(counts: Sequence[int]) -> npt.NDArray[np.int_]:
+    """Return counts as a state holds them; a node that tells none shows none."""
+    return np.clip(counts, 0, LARGEST_COUNT)
 
 
 class PlrlActor(Actor):
@@ -38,7 +45,7 @@ class PlrlActor(Actor):
         assert observation.counts is not None
         state = np.zeros(self.input_size(self.view), np.float32)
         state[observation.cluster] = 1
-        state[len(self.view.clusters) :] = np.minimum(observation.counts, LARGEST_COUNT)
+        state[len(self.view.clusters) :] = _shown(observation.counts)
         return run_layers(self.layers, state)
 
 
@@ -72,13 +79,13 @@ class PlrlQueueLength(LearningAgent):
             return 0.0
         node, delay = self._last
         assert observation.counts is not None
-        queue = float(observation.counts[node]) if self.weighs_queue else 0.0
+        queue = float(max(observation.counts[node], 0)) if self.weighs_queue else 0.0
         return -(delay + queue) * (DELAY_SCALE if self.weighs_delay else 1.0)
 
     def remember(self, observation: Observation, action: int, reward: float) -> None:
         """Add the decision to the buffer."""
         assert observation.counts is not None
-        counts = np.minimum(observation.counts, LARGEST_COUNT)
+        counts = _shown(observation.counts)
         self.replay.add(source=observation.cluster, counts=counts, action=action, reward=reward)
         delay = 0.0
         if self.weighs_delay:

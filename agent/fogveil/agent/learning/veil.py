@@ -61,6 +61,11 @@ class VeilActor(Actor):
         """Begin without knowledge of any node."""
         self._nodes = NodeFeatures(self.view, self.make_belief())
 
+    def update(self, view: AgentView) -> None:
+        """Go on with other latencies."""
+        super().update(view)
+        self._nodes.update(view)
+
     def make_belief(self) -> FogBelief | TotalBelief:
         """Return the beliefs before any observation."""
         return FogBelief(self.view)
@@ -136,12 +141,18 @@ class Veil(LearningAgent):
         """The decisions of this episode without a reward: job to place in the buffer."""
         return {job: pending.place for job, pending in self._pending.items()}
 
-    def reward(self, observation: Observation) -> float:  # noqa: ARG002 (`observe` has used it)
+    def reward(self, observation: Observation) -> float:
         """Assign the rewards that the last counts made known; return their sum."""
         total = 0.0
         self._surprises.clear()
+        if observation.attempt > 1:  # what it cost where it was lost will never be known
+            self._pending.pop(observation.job, None)
+            for costs in self._costs:
+                costs.forget(observation.job)
         for costs, finished in zip(self._costs, self.actor.finished(), strict=True):
             for job, cost in costs.settle(finished):
+                if job not in self._pending:
+                    continue
                 place, emitted, down, unit, expected = self._pending.pop(job)
                 reward = -min((cost + down - emitted) / unit, HOPELESS)
                 self._surprises.append(-reward - expected)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fogveil.agent.availability import greatest
 from fogveil.agent.inference.total_belief import TotalBelief
 from fogveil.agent.learning.actor import Floats
 from fogveil.agent.learning.node_features import Feature
@@ -42,7 +43,7 @@ class VeilTotalActor(VeilActor):
         """
         prior = -self.features[:, Feature.PRIOR]
         known = self._belief.known
-        if not known[prior.argmax()]:
+        if not known[greatest(prior, observation.available)]:
             return prior
         return np.where(known, super().values(observation), -np.float32(np.inf))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from fogveil.agent.availability import least
 from fogveil.agent.inference.fog_belief import FogBelief
 from fogveil.agent.inference.total_belief import TotalBelief
-from fogveil.agent.policy import Level, Observation, Policy
+from fogveil.agent.policy import AgentView, Level, Observation, Policy
 
 
 class CountInferredResponse(Policy):
@@ -21,12 +22,17 @@ class CountInferredResponse(Policy):
         """Begin with no knowledge of any node."""
         self.belief: FogBelief | TotalBelief = FogBelief(self.view)
 
+    def update(self, view: AgentView) -> None:
+        """Go on with other latencies."""
+        super().update(view)
+        self.belief.update(view)
+
     def place(self, observation: Observation) -> int:
         """Return the node of the shortest expected total response."""
         self.belief.observe(observation)
         responses = self.belief.responses(
             observation.job, observation.cluster, observation.category
         )
-        best = responses.index(min(responses))
+        best = least(responses, observation.available)
         self.belief.placed(best, observation.job, observation.cluster, observation.category)
         return best

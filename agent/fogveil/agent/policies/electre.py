@@ -11,7 +11,7 @@ import numpy as np
 
 from fogveil.agent.policies import electre_ranking as electre
 from fogveil.agent.policies.electre_ranking import Matrix
-from fogveil.agent.policy import Level, Observation, Policy
+from fogveil.agent.policy import AgentView, Level, Observation, Policy
 
 MAXIMISED = {"ipt", "ram", "bandwidth"}
 
@@ -41,16 +41,33 @@ class Electre(Policy):
         self._settings = self.view.settings["electre"]
         self._ranked: dict[tuple[int, int], list[int]] = {}
         self._turns: Counter[tuple[int, int]] = Counter()
+        self._ranked_by: object = None
+        """The resources and the nodes that were ranked."""
+
+    def update(self, view: AgentView) -> None:
+        """Rank anew by other latencies."""
+        super().update(view)
+        self._ranked_by = None
 
     def place(self, observation: Observation) -> int:
         """Return the next of the nodes ranked first."""
+        assert observation.load is not None
+        known = observation.load.expected, observation.load.ipt, observation.available
+        if known != self._ranked_by:
+            self._drop_rankings()
+            self._ranked_by = known
         key = observation.cluster, observation.category
         first = self._first(observation)
         turn = self._turns[key]
         self._turns[key] += 1
-        return first[turn % len(first)]
+        place = first[turn % len(first)]
+        return place if observation.available is None else observation.available[place]
+
+    def _drop_rankings(self) -> None:
+        self._ranked.clear()
 
     def _first(self, observation: Observation) -> list[int]:
+        """Return the places of the best among the nodes that take jobs."""
         key = observation.cluster, observation.category
         if key not in self._ranked:
             self._ranked[key] = _best(self._compare(observation))
@@ -58,7 +75,8 @@ class Electre(Policy):
 
     def _compare(self, observation: Observation) -> _Partials:
         settings = self._settings["criteria"]
-        values = [np.array(self._values(each["name"], observation)) for each in settings]
+        nodes = slice(None) if observation.available is None else list(observation.available)
+        values = [np.array(self._values(each["name"], observation))[nodes] for each in settings]
         criteria = [_scaled(*both) for both in zip(settings, values, strict=True)]
         return _partials(values, criteria)
 
@@ -94,11 +112,16 @@ class ElectreQueue(Electre):
         super().reset()
         self._static: dict[tuple[int, int], _Partials] = {}
 
+    def _drop_rankings(self) -> None:
+        self._static.clear()
+
     def _first(self, observation: Observation) -> list[int]:
         key = observation.cluster, observation.category
         if key not in self._static:
             self._static[key] = self._compare(observation)
         queues = np.array(observation.counts, dtype=float)
+        if observation.available is not None:
+            queues = queues[list(observation.available)]
         queue = _partials([queues], [_scaled(self._settings["queue"], queues, QUEUE_FLOOR)])
         both = zip(self._static[key], queue, strict=True)
         return _best(_Partials._make(np.concatenate(pair) for pair in both))

@@ -19,6 +19,8 @@ class JoinShortestQueue(Policy):
         """Return the node with the smallest count."""
         counts = observation.counts
         assert counts is not None
+        if observation.available is not None:
+            return self._among(observation.available, counts, observation.job)
         fewest = min(counts)
         ties = counts.count(fewest)
         shortest = counts.index(fewest)
@@ -26,3 +28,8 @@ class JoinShortestQueue(Policy):
             for _ in range(int(self._uniform(observation.job) * ties)):
                 shortest = counts.index(fewest, shortest + 1)
         return shortest
+
+    def _among(self, available: tuple[int, ...], counts: tuple[int, ...], job: int) -> int:
+        fewest = min(counts[node] for node in available)
+        ties = [node for node in available if counts[node] == fewest]
+        return ties[int(self._uniform(job) * len(ties))]

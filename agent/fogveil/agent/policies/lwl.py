@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fogveil.agent.availability import least
 from fogveil.agent.policy import Level, Observation, Policy
 
 
@@ -21,4 +22,4 @@ class LeastWorkLeft(Policy):
             strict=True,
         )
         delays = [max(up, backlog) + service + down for up, backlog, service, down in parts]
-        return delays.index(min(delays))
+        return least(delays, observation.available)

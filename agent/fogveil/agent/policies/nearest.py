@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fogveil.agent.policy import Observation, Policy
+from fogveil.agent.availability import least
+from fogveil.agent.policy import AgentView, Observation, Policy
 
 
 class Nearest(Policy):
@@ -15,6 +16,14 @@ class Nearest(Policy):
             for by_category in self.view.up
         ]
 
+    def update(self, view: AgentView) -> None:
+        """Compute the nearest nodes by other latencies."""
+        super().update(view)
+        self.reset()
+
     def place(self, observation: Observation) -> int:
         """Return the node with the least latency."""
+        if observation.available is not None:
+            latencies = self.view.up[observation.cluster][observation.category]
+            return least(latencies, observation.available)
         return self._nearest[observation.cluster][observation.category]

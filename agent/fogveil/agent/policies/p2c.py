@@ -19,10 +19,13 @@ class PowerOfTwoChoices(Policy):
     def place(self, observation: Observation) -> int:
         """Return the node with the smaller count of two, the nearer one on a tie."""
         assert observation.counts is not None
-        nodes = len(observation.counts)
+        available = observation.available
+        nodes = len(observation.counts if available is None else available)
         one = int(self._first(observation.job) * nodes)
-        if nodes == 1:
-            return one
-        other = (one + 1 + int(self._second(observation.job) * (nodes - 1))) % nodes
+        other = one
+        if nodes > 1:
+            other = (one + 1 + int(self._second(observation.job) * (nodes - 1))) % nodes
+        if available is not None:
+            one, other = available[one], available[other]
         latency = self.view.up[observation.cluster][observation.category]
         return min(one, other, key=lambda node: (observation.counts[node], latency[node]))  # type: ignore[index]

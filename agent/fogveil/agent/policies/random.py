@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fogveil.agent.availability import drawn_from
 from fogveil.agent.policy import AgentView, Observation, Policy
 from fogveil.core.randomness import KeyedUniform
 
@@ -16,4 +17,4 @@ class Random(Policy):
 
     def place(self, observation: Observation) -> int:
         """Return a node drawn for this job."""
-        return int(self._uniform(observation.job) * self._nodes)
+        return drawn_from(self._uniform(observation.job), self._nodes, observation.available)

@@ -13,7 +13,9 @@ class RoundRobin(Policy):
         self._last = -1
         self._nodes = len(self.view.nodes)
 
-    def place(self, observation: Observation) -> int:  # noqa: ARG002 (only the turn matters)
-        """Return the node whose turn it is."""
+    def place(self, observation: Observation) -> int:
+        """Return the node whose turn it is; one that takes no jobs misses its turn."""
         self._last = (self._last + 1) % self._nodes
+        while observation.available is not None and self._last not in observation.available:
+            self._last = (self._last + 1) % self._nodes
         return self._last

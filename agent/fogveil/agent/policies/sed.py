@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fogveil.agent.availability import least
 from fogveil.agent.policy import CountKind, Level, Observation, Policy
 
 
@@ -26,4 +27,4 @@ class ShortestExpectedDelay(Policy):
             delays.append(
                 up[node] + ahead * mean + expected[observation.category][node] + down[node]
             )
-        return delays.index(min(delays))
+        return least(delays, observation.available)

@@ -4,41 +4,79 @@ from __future__ import annotations
 
 from bisect import insort
 from math import inf
+from typing import NamedTuple
 
-from fogveil.agent.policy import Level, Observation, Policy
+from fogveil.agent.policy import Level, Observation, PerNode, Policy
+
+
+class _InTransit(NamedTuple):
+    """A job on its way to a node."""
+
+    arrival: float
+    job: int
+    category: int
+    service: float
 
 
 class ShortestTotalResponse(Policy):
     """Know the queues, the jobs in transit and every service factor; minimise this job's delay.
 
     Greedy and clairvoyant. It mirrors the jobs in transit to each node, which it placed itself, so
-    that the delay it predicts is the delay that a FIFO node with one server gives.
+    that the delay it predicts is the delay that a FIFO node with one server gives. It is told
+    every change: of a speed or of a demand, which jobs in transit will meet, and of a job that is
+    lost.
     """
 
     needs = Level.FULL
 
     def reset(self) -> None:
         """Drop the jobs in transit."""
-        self._in_transit: list[list[tuple[float, int, float]]] = [[] for _ in self.view.nodes]
+        self._in_transit: list[list[_InTransit]] = [[] for _ in self.view.nodes]
+        self._expected: tuple[PerNode, ...] = ()
+        """The service times by which those of the jobs in transit were computed."""
 
     def place(self, observation: Observation) -> int:
         """Return the node from which this very job would return first."""
         now, job, load = observation.time, observation.job, observation.load
+        category = observation.category
         assert load is not None
-        up = self.view.up[observation.cluster][observation.category]
-        down = self.view.down[observation.cluster][observation.category]
-        best, earliest = 0, inf
-        for node, in_transit in enumerate(self._in_transit):
-            while in_transit and in_transit[0][0] <= now:
+        for in_transit in self._in_transit:
+            while in_transit and in_transit[0].arrival <= now:
                 del in_transit[0]
+        if load.expected != self._expected:
+            self._follow(load.expected)
+        if observation.attempt > 1:
+            self._forget(job)
+        available = observation.available
+        up = self.view.up[observation.cluster][category]
+        down = self.view.down[observation.cluster][category]
+        best, earliest = -1, inf
+        for node in range(len(up)) if available is None else available:
             arrival = now + up[node]
             free = now + load.backlog[node]
-            for other_arrival, other_job, service in in_transit:
+            for other_arrival, other_job, _, service in self._in_transit[node]:
                 if (other_arrival, other_job) > (arrival, job):
                     break
                 free = max(other_arrival, free) + service
             returned = max(arrival, free) + load.service[node] + down[node]
             if returned < earliest:
                 best, earliest = node, returned
-        insort(self._in_transit[best], (now + up[best], job, load.service[best]))
+        placed = _InTransit(now + up[best], job, category, load.service[best])
+        insort(self._in_transit[best], placed)
         return best
+
+    def _follow(self, expected: tuple[PerNode, ...]) -> None:
+        """Adjust the jobs in transit to other speeds or demands, which they will meet."""
+        before, self._expected = self._expected, expected
+        if not before:
+            return
+        for node, in_transit in enumerate(self._in_transit):
+            for place, job in enumerate(in_transit):
+                old, new = before[job.category][node], expected[job.category][node]
+                if new != old:
+                    in_transit[place] = job._replace(service=job.service * (new / old))
+
+    def _forget(self, job: int) -> None:
+        """Drop the mirror of a job that was lost."""
+        for in_transit in self._in_transit:
+            in_transit[:] = [other for other in in_transit if other.job != job]
