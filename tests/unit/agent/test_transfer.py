@@ -108,8 +108,8 @@ def test_a_stopped_transfer_goes_on_bit_for_bit_and_names_its_origin(earlier, tm
             raise StoppedError
 
     transfer = Transfer(earlier / "parl" / CHECKPOINT, replay=True)
-    values = small("parl").model_copy(update={"buffer_population": 0.0, "training_steps": 300})
-    harder = scenario(**{"sources.scale": 10.0})
+    values = small("parl").model_copy(update={"buffer_population": 0.0, "training_steps": 600})
+    harder = scenario(**{"sources.scale": 20.0})
     train(harder, "parl", tmp_path / "whole", values, transfer=transfer)
     with pytest.raises(StoppedError):
         train(harder, "parl", tmp_path / "parts", values, every=2, watch=stop, transfer=transfer)

@@ -1,8 +1,8 @@
 """When the world has changed, by what an agent can see: one signal, tested for drift.
 
 Values of neighbouring decisions are much alike, and the test would take each for a new witness. So
-they are averaged over blocks. By how much blocks deviate is learned from the first ones, and in this
-unit Page and Hinkley's test follows the signal.
+they are averaged over blocks. By how much blocks deviate is learned from the first ones, and in
+this unit the test of Page and Hinkley follows the signal.
 """
 
 from __future__ import annotations
