@@ -77,6 +77,8 @@ class ObservationVector:
         if observation.load is not None:
             disclosed += (*observation.load.backlog, *observation.load.service)
         vector[self._disclosed :] = disclosed
+        if observation.available is not None:  # nor does it show an endless backlog or service
+            vector[np.isinf(vector)] = 0.0
         return vector
 
     def mask(self, observation: Observation) -> Mask:

@@ -32,8 +32,10 @@ class ShortestTotalResponse(Policy):
     def reset(self) -> None:
         """Drop the jobs in transit."""
         self._in_transit: list[list[_InTransit]] = [[] for _ in self.view.nodes]
-        self._expected: tuple[PerNode, ...] = ()
-        """The service times by which those of the jobs in transit were computed."""
+        self._shown: tuple[PerNode, ...] = ()
+        """The expected service times at the last decision."""
+        self._expected: list[list[float]] = []
+        """Those by which the services of the jobs in transit were computed."""
 
     def place(self, observation: Observation) -> int:
         """Return the node from which this very job would return first."""
@@ -43,7 +45,7 @@ class ShortestTotalResponse(Policy):
         for in_transit in self._in_transit:
             while in_transit and in_transit[0].arrival <= now:
                 del in_transit[0]
-        if load.expected != self._expected:
+        if load.expected != self._shown:
             self._follow(load.expected)
         if observation.attempt > 1:
             self._forget(job)
@@ -67,12 +69,15 @@ class ShortestTotalResponse(Policy):
 
     def _follow(self, expected: tuple[PerNode, ...]) -> None:
         """Adjust the jobs in transit to other speeds or demands, which they will meet."""
-        before, self._expected = self._expected, expected
-        if not before:
-            return
+        before, self._shown = self._expected or expected, expected
+        # A node that has crashed tells an infinite time: what it told before still holds then.
+        self._expected = [
+            [old if new == inf else new for old, new in zip(*rows, strict=True)]
+            for rows in zip(before, expected, strict=True)
+        ]
         for node, in_transit in enumerate(self._in_transit):
             for place, job in enumerate(in_transit):
-                old, new = before[job.category][node], expected[job.category][node]
+                old, new = before[job.category][node], self._expected[job.category][node]
                 if new != old:
                     in_transit[place] = job._replace(service=job.service * (new / old))
 
