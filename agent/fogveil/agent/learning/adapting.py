@@ -19,6 +19,20 @@ from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.relearning import AdaptationHyperparameters
 from fogveil.agent.policy import AgentView, Observation
 
+SIGNAL = "the sum of queued jobs"
+
+
+def queued_jobs(observation: Observation) -> int:
+    """Return the signal in which all agents look for drift: the queued jobs they are told of.
+
+    For veil the residuals of its inference would be another one. In `paper` they do not show that
+    a node's speed has halved or doubled: the inference explains it by its estimates.
+    """
+    if observation.total is not None:
+        return observation.total
+    assert observation.counts is not None
+    return sum(count for count in observation.counts if count >= 0)
+
 
 class Adapt(StrEnum):
     """When an agent learns at work."""
@@ -93,7 +107,7 @@ class AdaptingAgent(LearningAgent):
     def _train(self) -> None:
         hyperparameters = self.hyperparameters
         if self.adapt is Adapt.AUTO:
-            self._look_for_drift(self._observed)
+            self._drift = self._watch.add(queued_jobs(self._observed)) or self._drift
         if self.rewarded % hyperparameters.train_period:
             return
         if self._drift:
@@ -108,11 +122,6 @@ class AdaptingAgent(LearningAgent):
         if self.adapt is Adapt.AUTO and self._spell_steps >= self._spell_length:
             self._switch_off()
 
-    def _look_for_drift(self, observation: Observation) -> None:
-        signal = self.signal(observation)
-        if signal is not None and (drift := self._watch.add(signal)):
-            self._drift = drift
-
     @property
     def _steps_between_targets(self) -> int:
         hyperparameters = self.hyperparameters
@@ -120,7 +129,7 @@ class AdaptingAgent(LearningAgent):
 
     def _note(self, drift: Drift, time: float) -> None:
         """Switch learning on, or let it go on for longer; the test begins anew."""
-        signal = f"{self.signal_name} {drift.direction}"
+        signal = f"{SIGNAL} {drift.direction}"
         self.firings.append(Firing(self.rewarded, time, signal, drift.statistic, drift.threshold))
         self._watch.reset()
         if self.learning:

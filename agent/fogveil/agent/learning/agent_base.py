@@ -69,19 +69,6 @@ class LearningAgent(Policy):
         """Return the rewards of transitions: each was observed with the next decision."""
         return self.replay.columns["reward"][after]
 
-    signal_name: ClassVar[str] = "the sum of queued jobs"
-    """What `signal` returns, in words."""
-
-    def signal(self, observation: Observation) -> float | None:
-        """Return what this decision shows of whether the world is still the one it knows.
-
-        None: nothing new.
-        """
-        if observation.total is not None:
-            return observation.total
-        assert observation.counts is not None
-        return sum(count for count in observation.counts if count >= 0)
-
     def make_learner(self) -> DoubleQ:
         """Return an untrained learner."""
         # Imported here because it loads torch, which acting does not need.

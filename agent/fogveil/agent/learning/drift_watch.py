@@ -13,8 +13,8 @@ from typing import NamedTuple
 from fogveil.agent.inference.drift import PageHinkley
 from fogveil.agent.learning.relearning import AdaptationHyperparameters
 
-SMALLEST_DEVIATION = 1e-9
-"""A signal that never moved would make every move a drift: any one is far above the threshold."""
+SMALLEST_DEVIATION = 0.1
+"""Jobs: where hardly any ever wait, the first one that does is no drift yet."""
 
 
 class Drift(NamedTuple):

@@ -26,11 +26,11 @@ class AdaptationHyperparameters(Hyperparameters):
 
     drift_block: Positive = 20
     """Decisions over which the detector averages its signal: neighbours are much alike."""
-    drift_reference: Annotated[int, Field(ge=2)] = 15
+    drift_reference: Annotated[int, Field(ge=2)] = 20
     """Blocks in which the detector learns how its signal is distributed; it is silent meanwhile."""
     drift_tolerance: Annotated[float, Field(ge=0)] = 0.5
     """Page-Hinkley's delta: standard deviations of a block that are no drift yet."""
-    drift_threshold: Annotated[float, Field(gt=0)] = 12.0
+    drift_threshold: Annotated[float, Field(gt=0)] = 20.0
     """Page-Hinkley's threshold, in standard deviations of a block."""
 
 

@@ -13,7 +13,6 @@ holds on others with other speeds.
 
 from __future__ import annotations
 
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -101,8 +100,6 @@ class _Pending(NamedTuple):
     emitted: float
     down: float
     unit: float
-    expected: float
-    """Its cost by the inference: the feature PRIOR."""
 
 
 class Veil(LearningAgent):
@@ -131,8 +128,6 @@ class Veil(LearningAgent):
     def reset(self) -> None:
         """Begin an episode; pending decisions of the last one stay without a reward."""
         super().reset()
-        self._surprises: list[float] = []
-        """What the decisions whose rewards the last counts made known cost beyond expectation."""
         self._pending: dict[int, _Pending] = {}
         self._costs = [MarginalDelay(self.hyperparameters.reward_reach) for _ in self.view.nodes]
 
@@ -144,7 +139,6 @@ class Veil(LearningAgent):
     def reward(self, observation: Observation) -> float:
         """Assign the rewards that the last counts made known; return their sum."""
         total = 0.0
-        self._surprises.clear()
         if observation.attempt > 1:  # what it cost where it was lost will never be known
             self._pending.pop(observation.job, None)
             for costs in self._costs:
@@ -153,9 +147,8 @@ class Veil(LearningAgent):
             for job, cost in costs.settle(finished):
                 if job not in self._pending:
                     continue
-                place, emitted, down, unit, expected = self._pending.pop(job)
+                place, emitted, down, unit = self._pending.pop(job)
                 reward = -min((cost + down - emitted) / unit, HOPELESS)
-                self._surprises.append(-reward - expected)
                 self.replay.columns["reward"][place] = reward
                 self.replay.usable[place] = True
                 total += reward
@@ -166,16 +159,7 @@ class Veil(LearningAgent):
         place = self.replay.add(features=self.actor.features, action=action)
         self.replay.usable[place] = False
         down = self.view.down[observation.cluster][observation.category][action]
-        expected = float(self.actor.features[action, Feature.PRIOR])
-        self._pending[observation.job] = _Pending(
-            place, observation.time, down, self.actor.unit, expected
-        )
-
-    signal_name = "the cost of decisions beyond what was inferred"
-
-    def signal(self, observation: Observation) -> float | None:  # noqa: ARG002
-        """Return the mean residual of the inference, of decisions whose costs became known."""
-        return fmean(self._surprises) if self._surprises else None
+        self._pending[observation.job] = _Pending(place, observation.time, down, self.actor.unit)
 
     def rewards(self, now: Places, after: Places) -> Floats:  # noqa: ARG002
         """Return the rewards of decisions, which are stored with them."""

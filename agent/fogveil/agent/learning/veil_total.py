@@ -47,23 +47,9 @@ class VeilTotalActor(VeilActor):
             return prior
         return np.where(known, super().values(observation), -np.float32(np.inf))
 
-    @property
-    def believed_total(self) -> int | None:
-        """The queued jobs at the Fog nodes by the estimates; None while few nodes are known."""
-        return sum(self._belief.counts) if self._belief.known.mean() > 1 / 2 else None
-
 
 class VeilTotal(Veil):
     """The agent that needs nothing but the total, learning."""
 
     needs = Level.TOTAL
     actor_kind = VeilTotalActor
-    actor: VeilTotalActor
-
-    signal_name = "the sum of queued jobs beyond what was inferred"
-
-    def signal(self, observation: Observation) -> float | None:
-        """Return the residual of the inference: its rewards follow from the estimates alone."""
-        believed = self.actor.believed_total
-        assert observation.total is not None
-        return None if believed is None else observation.total - believed
