@@ -35,6 +35,8 @@ class FogBelief:
         self._trials = TRIALS * nodes
         self._estimates = self.means.estimates
         self._now = 0.0
+        self.fired: list[tuple[float, int]] = []
+        """When which node was noticed to have changed."""
         self.counts: Sequence[int] = [0] * nodes
         """The disclosed counts, 0 where a node tells none."""
 
@@ -57,6 +59,7 @@ class FogBelief:
             else:
                 node.miss(now)
         self._apply_bounds(now, counts)
+        self._relearn()
         overdue = [late for node in self.nodes if (late := node.overdue) is not None]
         self._estimates = self.means.estimates_given(overdue) if overdue else self.means.estimates
 
@@ -122,6 +125,19 @@ class FogBelief:
             service = self._estimates.optimistic[node][category]
             responses.append(start + service + down[node] - self._now)
         return responses
+
+    def _relearn(self) -> None:
+        """Doubt what has changed, instead of averaging over what it was and what it is."""
+        for number in self.bounds.changed:
+            self.means.relearn(number)
+            self.fired.append((self._now, number))
+        if self.bounds.works_changed:
+            self.means.relearn_works()
+        for number, node in enumerate(self.nodes):
+            if node.changed is not None:
+                self.bounds.relearn(number)
+                self.means.relearn(number, node.changed)
+                self.fired.append((self._now, number))
 
     def _forget(self, job: int) -> None:
         """Remove a job that was lost from the node where it was placed before."""

@@ -10,6 +10,14 @@ from fogveil.agent.inference.service_bounds import Contradiction, ServiceBounds
 from fogveil.agent.inference.soft_means import Table
 from fogveil.agent.policy import AgentView
 
+TIGHT = 1.25
+"""The factor up to which service times are proved when a contradiction means a change."""
+PROVED = 20
+"""Instants per node that a model has stood then."""
+STOOD = 10
+"""Informative instants of the node that its tight bounds have stood then."""
+SAME_CAUSE = 20
+"""Instants per node within which a second changed node means that an application has changed."""
 ROUNDS = 50
 """Propagations at one instant; what they leave open is completed at later instants."""
 
@@ -40,6 +48,14 @@ class FogBounds:
         self.survived = 0
         """Instants that the current model has stood."""
         self._now = 0.0
+        self._stood = [0] * len(view.nodes)
+        """Per node the informative instants since its bounds are tight."""
+        self.changed: list[int] = []
+        """The nodes that the last counts showed to be changed."""
+        self.works_changed = False
+        """Whether they showed that applications have changed."""
+        self._last_change: tuple[int, int] | None = None
+        """The last changed node and when it was, in instants survived."""
 
     @property
     def low(self) -> Table:
@@ -69,6 +85,8 @@ class FogBounds:
     def observe(self, now: float, counts: Sequence[int]) -> bool:
         """Update by the counts of an instant; return whether the bounds of service changed."""
         self._now = now
+        self.changed.clear()
+        self.works_changed = False
         if self.model is Model.NONE:
             return False
         self.survived += 1
@@ -101,16 +119,56 @@ class FogBounds:
                 break
             number = min(changed)
             changed.remove(number)
-            bounds = self.nodes[number].propagate(service.low[number], service.high[number])
-            for category, (low, high) in enumerate(zip(*bounds, strict=True)):
-                affected = service.tighten(number, category, low, high)
-                changed.update(affected)
-                tightened |= bool(affected)
+            try:
+                affected = self._propagate_node(number)
+            except Contradiction:
+                if not self._is_proved(number):
+                    raise
+                self.relearn(number)
+                tightened = True
+                continue
+            changed |= affected
+            tightened |= bool(affected)
+            if service.is_tight(number, TIGHT):
+                self._stood[number] += 1
         return tightened
+
+    def _propagate_node(self, number: int) -> set[int]:
+        service, changed = self._service, set[int]()
+        bounds = self.nodes[number].propagate(service.low[number], service.high[number])
+        for category, (low, high) in enumerate(zip(*bounds, strict=True)):
+            changed.update(service.tighten(number, category, low, high))
+        return changed
+
+    def _is_proved(self, number: int) -> bool:
+        """Return whether the bounds of a node have stood so much that a contradiction is a change.
+
+        Where service varies, the bounds contradict themselves before they are all tight.
+        """
+        enough = self.survived >= PROVED * len(self.nodes) and self._stood[number] >= STOOD
+        return enough and self._service.is_tight(number, TIGHT)
+
+    def relearn(self, number: int) -> None:
+        """Drop what was proved of a node that has changed; keep the model and the other nodes."""
+        if self.model is Model.NONE:
+            return
+        last, self._last_change = self._last_change, (number, self.survived)
+        self._stood[number] = 0
+        self.changed.append(number)
+        self._service.forget(number)
+        self.nodes[number].restart()
+        if last and last[0] != number and self.survived - last[1] < SAME_CAUSE * len(self.nodes):
+            self.works_changed = True
+            self._service.forget_works()
+            self._stood = [0] * len(self.nodes)
+            for node in self.nodes:
+                node.restart()
 
     def _weaken(self, model: Model) -> None:
         self.model = model
         self.survived = 0
+        self._stood = [0] * len(self.nodes)
+        self._last_change = None
         self._service = self._fresh_bounds()
         for node in self.nodes:
             if model is Model.NONE:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fogveil.agent.inference.own_job import OwnJob
 from fogveil.agent.inference.soft_means import Overdue, SoftMeans
+from fogveil.agent.inference.speed_test import HEAVIEST, SpeedTest
 from fogveil.agent.inference.spread import Spread, known_between, later_of
 from fogveil.core.disclosure import CountKind
 
@@ -52,6 +53,9 @@ class NodeBelief:
         """When the last count was told."""
         self._absent = -inf
         """When the node last told none."""
+        self._speed_test = SpeedTest()
+        self.changed: float | None = None
+        """By which factor service takes longer now, if the last count showed a change."""
         self.finished: list[Finished] = []
         """Jobs that the last count showed to be finished, in order."""
 
@@ -96,6 +100,7 @@ class NodeBelief:
         """Update the model by the count, which includes all events up to and including `now`."""
         jobs, before = self._jobs, self._now
         self.finished.clear()
+        self.changed = None
         if self._absent > before:
             self._resume(now, count)
         arrived = self._arrived
@@ -173,7 +178,11 @@ class NodeBelief:
         square = mean * mean
         own = self._means.factor_variance * square
         both = own + start_variance
-        took, left_open = known_between(both / square, (after - start) / mean, (by - start) / mean)
+        low, high = (after - start) / mean, (by - start) / mean
+        took, left_open = known_between(both / square, low, high)
+        if self._means.factor_variance <= HEAVIEST:
+            unsettled = self._means.unsettled(self._node, job.category)
+            self.changed = self._speed_test.add(both / square, unsettled, low, high) or self.changed
         self._free = start + took * mean, left_open * square
         # Part of the surprise is the error of the estimated start: only the rest is the service's.
         share = own / both

@@ -63,6 +63,32 @@ class ServiceBounds:
             self._shorten(self._nodes + category, node, -log(low))
         return self._read_off()
 
+    def is_tight(self, node: int, within: float) -> bool:
+        """Return whether most service times of a node are known, up to a factor."""
+        both = zip(self.low[node], self.high[node], strict=True)
+        tight = sum(high <= low * within for low, high in both)
+        return 2 * tight >= len(self.low[node])
+
+    def forget(self, node: int) -> None:
+        """Drop what is known of one node; what followed from it for others still holds."""
+        if not self._product:
+            categories = len(self.low[node])
+            self.low[node], self.high[node] = [0.0] * categories, [inf] * categories
+            return
+        self._at_most[node, :] = self._at_most[:, node] = inf
+        self._at_most[node, node] = 0.0
+        self._read_off()
+
+    def forget_works(self) -> None:
+        """Drop what is known of all categories' work; how fast nodes are among them still holds."""
+        if self._product:
+            self._at_most[self._nodes :, :] = self._at_most[:, self._nodes :] = inf
+            np.fill_diagonal(self._at_most, 0.0)
+            self._read_off()
+        else:
+            for node in range(self._nodes):
+                self.forget(node)
+
     def _shorten(self, start: int, end: int, length: float) -> None:
         paths = self._at_most
         if length + paths[end, start] < -ROUNDING:

@@ -105,6 +105,26 @@ class SoftMeans:
         self.factor_variance = min(max(variance, LEAST), GREATEST)
         self.estimates = self._estimates(self._logs)
 
+    def relearn(self, node: int, longer: float = 1.0) -> None:
+        """Doubt the speed of one node, which has changed; service takes so much longer now."""
+        categories = self._shape[1]
+        cells = slice(node * categories, (node + 1) * categories)
+        self._logs[cells] += log(longer)
+        self._covariance[cells, cells] += SPEEDS
+        self._keep_within_limits()
+        self.estimates = self._estimates(self._logs)
+
+    def relearn_works(self) -> None:
+        """Doubt the work of all categories, which may have changed at all nodes."""
+        nodes, categories = self._shape
+        self._covariance += WORKS * np.kron(np.ones((nodes, nodes)), np.eye(categories))
+        self.estimates = self._estimates(self._logs)
+
+    def unsettled(self, node: int, category: int) -> float:
+        """Return the variance of one logarithm of a mean."""
+        cell = node * self._shape[1] + category
+        return float(self._covariance[cell, cell])
+
     def confine(self, low: Table, high: Table) -> None:
         """Keep the means within bounds from now on."""
         with np.errstate(divide="ignore"):

@@ -46,6 +46,17 @@ def known_between(variance: float, low: float, high: float = inf) -> Spread:
     return mean, min(max((1 + variance) * second / share - mean * mean, 0.0), at_most)
 
 
+def share_between(variance: float, low: float, high: float = inf) -> float:
+    """Return the probability that a service time of mean 1 is in (low, high].
+
+    >>> round(share_between(1.0, 1.0), 2)  # exponential: 1 / e
+    0.37
+    """
+    shape = 1 / variance
+    above = _gamma_above(low * shape, shape) if low > 0 else 1.0
+    return above - _gamma_above(high * shape, shape) if high < inf else above
+
+
 def later_of(time: float, other: Spread) -> Spread:
     """Return the later of a fixed time and an uncertain one (Clark's formula).
 
