@@ -12,6 +12,7 @@ import typer
 
 from fogveil.core.errors import FogveilError
 from fogveil.core.version import VERSION
+from fogveil.testbed.cli.adapt import AdaptCommand
 from fogveil.testbed.cli.audit import audit
 from fogveil.testbed.cli.compare import compare, evaluate, figures
 from fogveil.testbed.cli.dashboard import dashboard
@@ -54,6 +55,7 @@ jobs, each node's count, or everything.
   fogveil plot runs/sweep/sweep --x rate --y p95              any column of it drawn
   fogveil league --policy my_policy.py:Mine   a policy's score on a fixed set of scenarios
   fogveil train tiny --agent parl --out runs/parl             train the paper's agent
+  fogveil run tiny --policy runs/parl/agent.npz --adapt=auto  it learns again when it must
   fogveil evaluate runs/parl/agent.npz tiny                   compare it with other policies
   fogveil figures runs/compare runs/parl                      the paper's figures
   fogveil report runs/first --out report.html                 any result as one page to mail
@@ -68,7 +70,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (run, up, down, compare, sweep, plot, league, train, evaluate, figures, report)
+COMMANDS = (down, compare, sweep, plot, league, train, evaluate, figures, report)
+for adapting in (run, up):
+    app.command(cls=AdaptCommand)(adapting)
 for command in (*COMMANDS, reproduce, audit, inspect, leakage, dashboard):
     app.command()(command)
 app.command(name="map")(map_parl)

@@ -15,6 +15,12 @@ from rich.console import Console
 
 import fogveil.api as fogveil
 from fogveil.core.errors import InputError
+from fogveil.testbed.cli.adapt import (
+    AdaptHyperparameters,
+    AdaptWord,
+    adaptation_lines,
+    adaptation_request,
+)
 from fogveil.testbed.cli.options import (
     Broker,
     Disclosure,
@@ -41,8 +47,7 @@ from fogveil.testbed.cli.repeat import EarlierRun, read_earlier_run
 from fogveil.testbed.cli.seeds import noting_seed, with_seed
 from fogveil.testbed.launch.federated_run import run_federated
 from fogveil.testbed.launch.live_table import LiveTable
-from fogveil.testbed.launch.participant_config import check
-from fogveil.testbed.launch.policy_requirements import requirements_of
+from fogveil.testbed.launch.participant_config import check, check_windows
 from fogveil.testbed.launch.reports import Report
 from fogveil.testbed.launch.run_folder import is_running
 from fogveil.testbed.launch.testbed import Testbed
@@ -87,6 +92,8 @@ def run(
     seed: Seed = None,
     disclosure: Disclosure = None,
     override: Override = None,
+    adapt: AdaptWord = None,
+    hyperparameters: AdaptHyperparameters = None,
     folder: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="For the records. [default: none are kept]"),
@@ -127,6 +134,9 @@ def run(
         window = window or earlier.federated.window or None
         if source_processes == 1:
             source_processes = earlier.federated.source_processes
+    request = adaptation_request(adapt, hyperparameters)
+    if earlier and earlier.adapt and not request:
+        request = earlier.adapt.request
     overrides = collect_overrides(override, horizon=horizon, seed=seed, disclosure=disclosure)
     kept = earlier.scenario.get("seed") if earlier else None
     chosen = load(source, with_seed(overrides, federated=federated or docker, earlier=kept), rate)
@@ -151,8 +161,8 @@ def run(
                 update(report["clock"]["time"], report["clock"]["decisions"])
 
         if federated or docker:
-            requirements_of(policy, build_world(chosen)).check_window(plan.window, policy)
-            plan = replace(plan, policies=(policy,))
+            plan = replace(plan, policies=(policy,), adaptation=request)
+            check_windows(plan, build_world(chosen))
             with noting_seed(overrides, chosen.seed):
                 (result,) = run_federated(chosen, plan, folder, watch, _announce)
         else:
@@ -160,7 +170,14 @@ def run(
                 raise InputError(
                     f"{folder}: a testbed is running in this folder; choose another --out"
                 )
-            result = fogveil.run(chosen, policy, out=folder, progress=update).record
+            result = fogveil.run(
+                chosen,
+                policy,
+                out=folder,
+                progress=update,
+                adapt=request.adapt.value if request else None,
+                hyperparameters=request.changes if request else None,
+            ).record
     _print_result(result, folder, as_json=as_json)
     if earlier and repeat and (sentence := earlier.check_repeated(result, repeat)):
         print_line(sentence, err)
@@ -189,6 +206,8 @@ def up(
     seed: Seed = None,
     disclosure: Disclosure = None,
     override: Override = None,
+    adapt: AdaptWord = None,
+    hyperparameters: AdaptHyperparameters = None,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -233,7 +252,8 @@ def up(
         record=True,
         docker=docker,
     )
-    plan = replace(plan, policies=(policy,), paced=as_page)
+    request = adaptation_request(adapt, hyperparameters)
+    plan = replace(plan, policies=(policy,), paced=as_page, adaptation=request)
     if packets and not insecure:
         raise InputError(f"--packets {packets}: encrypted packets show nothing: add --insecure")
     if packets and docker:
@@ -244,7 +264,7 @@ def up(
     if packets:
         plan = replace(plan, ports=free_ports(len(world.nodes) + 2))
     check(plan, world)
-    requirements_of(policy, world).check_window(plan.window, policy)
+    check_windows(plan, world)
     created = None if folder else _create_folder(chosen.name)
     folder = folder or created
     assert folder is not None
@@ -307,6 +327,8 @@ def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool)
     )
     if folder:
         print_line(f"records: {folder}/jobs.parquet, decisions.parquet, run.json", console)
+    for line in adaptation_lines(result, folder):
+        print_line(line, err)
     if as_json:
         keys = ("name", "policy", "level", "mode", "seed", "run_hash", "wall_seconds")
         line = {key: result[key] for key in (*keys, "cpu_seconds")} | result["summary"]

@@ -14,6 +14,8 @@ from fogveil.agent.learning.checkpoint import read_header
 from fogveil.agent.learning.hyperparameters import read_hyperparameters
 from fogveil.agent.learning.registry import AGENTS, find_agent
 from fogveil.agent.learning.training_state import CHECKPOINT
+from fogveil.agent.learning.transfer import Transfer
+from fogveil.core.errors import InputError
 from fogveil.testbed.cli.options import (
     Broker,
     Disclosure,
@@ -45,6 +47,18 @@ def train(
         Path | None,
         typer.Option(metavar="FILE", help="TOML file with the values that differ from defaults."),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Start from a trained agent's weights, with defaults of a shorter training; veil "
+            "and veil-total may come from a scenario of another shape.",
+        ),
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="With --from checkpoint.npz: from its buffer, too.")
+    ] = False,
     every: Annotated[int, typer.Option(min=1, help="Episodes between checkpoints.")] = 10,
     folder: Annotated[
         Path | None,
@@ -92,7 +106,11 @@ def train(
         insecure=insecure,
     )
     PolicyRequirements.of(kind).check_window(plan.window, agent)
-    values = read_hyperparameters(hyperparameters, kind.defaults)
+    if replay and not start:
+        raise InputError("--replay takes over the buffer of an earlier training: name it by --from")
+    transfer = Transfer(start, replay=replay) if start else None
+    defaults = transfer.check(agent) if transfer else kind.defaults
+    values = read_hyperparameters(hyperparameters, defaults)
     columns = [
         *("{task.fields[speed]:,.0f}/s", "ε {task.fields[epsilon]:.2f}"),
         *("loss {task.fields[loss]:.3f}", "return {task.fields[last]:.1f}"),
@@ -120,9 +138,11 @@ def train(
         try:
             if federated:
                 announce = partial(print_line, console=err)
-                light = train_federated(chosen, agent, folder, plan, values, every, watch, announce)
+                light = train_federated(
+                    *(chosen, agent, folder, plan, values, every, watch, announce, transfer)
+                )
             else:
-                light = train_agent(chosen, agent, folder, values, every, watch)
+                light = train_agent(chosen, agent, folder, values, every, watch, transfer)
         except KeyboardInterrupt:
             progress.stop()
             print_line(f"stopped; {_how_to_continue(folder, every)}", err)
