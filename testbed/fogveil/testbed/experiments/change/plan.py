@@ -52,8 +52,8 @@ class Kind:
     node: str | None = NODE
     """The node that changes."""
     after: dict[str, Any] | None = None
-    """What the environment afterwards changes of `paper`; None where it is `paper` as before, so
-    that nothing needs to be trained."""
+    """What the environment afterwards changes of `paper`; None where nothing is trained for it: it
+    is `paper` as before, or little different."""
     loses: bool = False
     """Whether jobs are lost, which level `total` excludes."""
 
@@ -100,8 +100,11 @@ def _crash(name: str, title: str, **jobs: Any) -> Kind:
 
 KINDS = (
     _changed("upgrade", "upgrade × 2", NODE, kind="speed", factor=2.0),
-    _changed(
-        "other-upgrade", "upgrade × 2 of a node little used", OTHER_NODE, kind="speed", factor=2.0
+    Kind(
+        "other-upgrade",
+        "upgrade × 2 of a node little used",
+        ({"at": AT, "kind": "speed", "node": OTHER_NODE, "factor": 2.0},),
+        OTHER_NODE,
     ),
     _changed("downgrade", "downgrade ÷ 2", NODE, kind="speed", factor=0.5),
     _changed("departure", "departure", NODE, kind="leave"),
