@@ -13,7 +13,9 @@ import typer
 from fogveil.core.errors import FogveilError
 from fogveil.core.version import VERSION
 from fogveil.testbed.cli.adapt import AdaptCommand
+from fogveil.testbed.cli.around import AroundCommand
 from fogveil.testbed.cli.audit import audit
+from fogveil.testbed.cli.change import change
 from fogveil.testbed.cli.compare import compare, evaluate, figures
 from fogveil.testbed.cli.dashboard import dashboard
 from fogveil.testbed.cli.docker import app as docker_app
@@ -51,6 +53,7 @@ jobs, each node's count, or everything.
   fogveil audit paper                         tests of what a provider discloses, with evidence
   fogveil leakage paper                       what the disclosed counts still reveal
   fogveil compare paper --policies jsq,ci-setr,setr --seeds 5
+  fogveil compare day --policies jsq,ci-setr --around-events  delays around the events of a scenario
   fogveil sweep examples/sweep.toml           any keys of a scenario varied, in one table
   fogveil plot runs/sweep/sweep --x rate --y p95              any column of it drawn
   fogveil league --policy my_policy.py:Mine   a policy's score on a fixed set of scenarios
@@ -70,10 +73,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (down, compare, sweep, plot, league, train, evaluate, figures, report)
+COMMANDS = (down, sweep, plot, league, train, evaluate, figures, report)
 for adapting in (run, up):
     app.command(cls=AdaptCommand)(adapting)
-for command in (*COMMANDS, reproduce, audit, inspect, leakage, dashboard):
+app.command(cls=AroundCommand)(compare)
+for command in (*COMMANDS, reproduce, change, audit, inspect, leakage, dashboard):
     app.command()(command)
 app.command(name="map")(map_parl)
 app.command(name="policies")(list_policies)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fogveil.core.errors import InputError
+from fogveil.testbed.cli.around import AroundEvents, print_around, with_oracle
 from fogveil.testbed.cli.options import (
     ORACLE,
     Disclosure,
@@ -75,6 +76,7 @@ def compare(
     ] = ORACLE,
     disclosure: Disclosure = None,
     override: Override = None,
+    around: AroundEvents = None,
     folder: Folder = None,
     force: Force = False,
 ) -> None:
@@ -87,7 +89,7 @@ def compare(
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     overrides = collect_overrides(override, disclosure=disclosure)
     options = (scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
-    _compare(*options, common=COMPARED, force=force)
+    _compare(*options, common=COMPARED, force=force, around=around)
 
 
 def _compare(
@@ -102,6 +104,7 @@ def _compare(
     *,
     common: Path,
     force: bool,
+    around: float | None = None,
 ) -> None:
     if rates is not None and load_scenario(scenario, overrides).sources.kind == "trace":
         raise InputError(
@@ -109,6 +112,8 @@ def _compare(
             "leave --rates out"
         )
     base = load(scenario, overrides, None)
+    if around is not None:
+        chosen = with_oracle(chosen, base, around, overrides)
     comparison = Comparison(
         file=scenario,
         overrides=overrides,
@@ -143,9 +148,10 @@ def _compare(
     averages = evaluate_comparison(comparison, reference)
     for table in tables.compare_tables(averages, reference):
         tables.print_table(table, out)
+    around_paths = [] if around is None else print_around(comparison, base, around, folder)
     origin = provenance()
     paths = tables.write_comparison(averages, reference, folder, origin)
-    paths.append(folder / "compare.json")
+    paths += [*around_paths, folder / "compare.json"]
     write_json(paths[-1], {**_described(comparison, base, reference), "provenance": origin})
     from fogveil.testbed.report.figures import (  # matplotlib takes a while to load
         plot_delays,

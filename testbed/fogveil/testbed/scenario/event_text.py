@@ -73,7 +73,9 @@ def event_texts(events: Sequence[AnyEvent]) -> list[EventText]:
     """Return events in words, and the returns from crashes among them, in order of time."""
     texts = [event_text(event) for event in events]
     texts += [
-        EventText(event.back, f"{event.node} is back", f"{event.node}; agent and clock: availability")
+        EventText(
+            event.back, f"{event.node} is back", f"{event.node}; agent and clock: availability"
+        )
         for event in events
         if isinstance(event, CrashEvent)
     ]
