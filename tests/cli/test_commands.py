@@ -295,6 +295,12 @@ def test_train_evaluate_and_figures(tmp_path):
     ("arguments", "sentence"),
     [
         (("train", "scenarios/tiny.toml", "--agent", "best"), "no agent is called 'best'"),
+        (("train", "tiny", "--agent", "parl", "--replay"), "--replay takes over the buffer of an"),
+        (("train", "tiny", "--agent", "parl", "--from", "no.npz"), "the checkpoint does not exist"),
+        (("run", "tiny", "--policy", "jsq", "--adapt"), "policy jsq cannot learn at work"),
+        (("run", "tiny", "--policy", "veil", "--adapt=off"), "--adapt=off: expected on (learn all"),
+        (("run", "tiny", "--policy", "jsq", "--hyperparameters", "x"), "is for a run with --adapt"),
+        (("up", "tiny", "--policy", "veil", "--adapt", "--docker"), "image does not hold"),
         (("train", "scenarios/tiny.toml", "--agent", "plrl-ed"), "needs disclosure level 'full'"),
         (("evaluate", "none.npz", "scenarios/tiny.toml"), "none.npz: the checkpoint does not"),
         (("figures", "none"), "none: is not a folder"),
@@ -345,3 +351,14 @@ def test_a_comparison_never_replaces_that_of_another_scenario(tmp_path):
         assert fogveil(*words[:4], "--seeds", seeds, *words[6:], cwd=tmp_path).returncode == 0
     folders = [path for path in (tmp_path / "runs/compare").iterdir() if path.name != "runs"]
     assert len(folders) == 2
+
+
+@pytest.mark.parametrize("words", [("--adapt",), ("--adapt=on",), ("--adapt", "on")])
+def test_adapt_needs_no_value_and_may_have_one(words, tmp_path):
+    """Wherever it stands: what follows is an option, the scenario or its value."""
+    for before, after in ((words, ("tiny",)), (("tiny",), words)):
+        options = ("--policy", "veil", "--horizon", 300, "--out", tmp_path)
+        done = fogveil("run", *before, *after, *options)
+        assert done.returncode == 0, done.stderr
+        assert "adapted/agent.npz (use it as --policy)" in done.stderr
+        assert json.loads((tmp_path / "run.json").read_text())["adapt"]["when"] == "on"
