@@ -36,12 +36,13 @@ class AdaptationHyperparameters(Hyperparameters):
 
 ADAPTATION: dict[str, Any] = {
     "buffer_capacity": 20_000,
-    "buffer_population": 0.01,
+    "buffer_population": 0.03,
     "population_epsilon": 0.02,
     "epsilon_first": 0.05,
     "epsilon_last": 0.01,
     "training_steps": 1_000,
     "target_update_period": 200,
+    "learning_rate": 1e-4,
 }
 """What an agent at work does otherwise than in the training that it comes from."""
 
