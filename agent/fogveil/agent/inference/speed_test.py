@@ -1,10 +1,10 @@
 """A test of whether a node has become faster or slower than it was learned to be.
 
-Page's test on likelihoods: each job's service is as likely as it is if the node is as believed, and
-more or less likely if the node is `FACTOR` times as fast or as slow. The logarithms of the ratio are
-added up, never below zero; a long run of evidence for a change makes the sum large. The service is
-known between two counts only, and the mean it is compared with is uncertain: both are part of the
-likelihoods, so the test is as right for random service as for constant one, where few jobs suffice.
+Page's test on likelihoods: how much likelier is a job's service if the node is `FACTOR` times as
+fast, or as slow, as believed? The logarithms of the ratio are added up, never below zero; a long
+run of evidence for a change makes the sum large. The service is known between two counts only, and
+the mean it is compared with is uncertain: both are part of the likelihoods, so the test is as right
+for random service as for constant one, where few jobs suffice.
 """
 
 from __future__ import annotations
