@@ -129,7 +129,7 @@ def _execute(finished: list[Task], outstanding: list[Task], expected: ExpectedTi
     work = left = expected.of(outstanding)
     begun = reported = time.monotonic()
     try:
-        with progress_bar("{task.fields[runs]} runs") as progress:
+        with progress_bar("{task.fields[runs]} runs", lines=False) as progress:
             bar = progress.add_task("league", total=work, runs=f"{done}/{total}")
             for task in execute_all(outstanding):
                 done += 1

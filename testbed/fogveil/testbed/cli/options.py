@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fogveil.core.errors import InputError
 from fogveil.core.safe_text import safe_lines
+from fogveil.testbed.cli.progress import CommandProgress
 from fogveil.testbed.launch.participant_config import Plan
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import Table, parse_overrides
@@ -87,6 +87,13 @@ def print_line(text: str, console: Console = out) -> None:
     console.print(safe_lines(text), markup=False, highlight=False, soft_wrap=True)
 
 
+def print_even_if_quiet(text: str) -> None:
+    """Print to stderr what nobody may miss: errors, warnings and links."""
+    before, err.quiet = err.quiet, False
+    print_line(text, err)
+    err.quiet = before
+
+
 def collect_overrides(settings: list[str] | None, **options: Any) -> dict[str, Any]:
     """Return the values that replace keys of the scenario, from --set and from other options."""
     overrides = parse_overrides(settings or [])
@@ -140,17 +147,9 @@ def _replays_trace(file: Path | Table, overrides: dict[str, Any]) -> bool:
         return False
 
 
-def progress_bar(*columns: str) -> Progress:
-    """Return a progress bar that only a terminal shows."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        *(TextColumn(column) for column in columns),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
+def progress_bar(*columns: str, lines: bool = True) -> CommandProgress:
+    """Return a progress bar with the time left; a command with lines of its own has no others."""
+    return CommandProgress(err, *columns, lines=lines)
 
 
 def federated_plan(
@@ -182,9 +181,8 @@ def federated_plan(
             "federated runs: add --federated or --docker"
         )
     if insecure:
-        print_line(
+        print_even_if_quiet(
             "INSECURE: participants prove no identity and nothing is encrypted. "
             "Use this on one machine, to look at packets, and for nothing else.",
-            err,
         )
     return plan

@@ -15,11 +15,13 @@ from fogveil.testbed.dashboard.halves import AgentHalf, PrivateHalf
 from fogveil.testbed.dashboard.messages import messages_before
 from fogveil.testbed.dashboard.network import network
 from fogveil.testbed.dashboard.run_source import RunSource
-from fogveil.testbed.report.result_files import read_trainings
+from fogveil.testbed.dashboard.training_source import TrainingSource
 
 WATCHED_FOR = 60.0
 """Seconds that a run takes at the speed at which a page begins."""
-MESSAGES = 14
+INFERRED_EVERY = 1.0
+"""Seconds between two inferences beside a run; a recorded one has nobody to disturb."""
+MESSAGES = 13
 """Messages of the boundary that are shown."""
 FASTEST = 1e9
 """Simulated time per second that a page may ask for."""
@@ -57,8 +59,9 @@ class Session:
     def __init__(
         self, folders: list[Path], pace: Callable[[PaceOrder], None] | None = None
     ) -> None:
-        self.trainings = [folder for folder in folders if (folder / "episodes.jsonl").is_file()]
-        self.runs = [ShownRun(folder) for folder in folders if folder not in self.trainings]
+        trainings = [folder for folder in folders if TrainingSource.is_training(folder)]
+        self.trainings = [TrainingSource(folder) for folder in trainings]
+        self.runs = [ShownRun(folder) for folder in folders if folder not in trainings]
         self._check_alike()
         self._pace = pace
         self.held = pace is not None or self.complete
@@ -152,13 +155,15 @@ class Session:
         was_live = self.live
         for run in self.runs:
             run.source.update()
+        for training in self.trainings:
+            training.update()
         if self.live or was_live:
             self.cursor = self.front
             self.held = self.held or not self.live
         elif not self.held:
             self.cursor = min(self.front, self.cursor + elapsed * (self.speed or self.horizon))
             self.held = self.cursor >= self.front
-        if now - self._inferred > 1.0:
+        if not self.live or now - self._inferred > INFERRED_EVERY:
             self._inferred = now
             self._measure_rate(now)
             if self.rate < FASTEST_INFERRED:
@@ -179,7 +184,7 @@ class Session:
             "runs": [run.facts() for run in self.runs],
             "network": network(self.runs[0].source.world) if self.runs else None,
             "paced": self._pace is not None,
-            "trainings": [folder.name for folder in self.trainings],
+            "trainings": [training.name for training in self.trainings],
         }
 
     def status(self) -> dict[str, Any]:
@@ -211,14 +216,5 @@ class Session:
         return {
             **self.status(),
             "runs": [run.private.at(run.agent.beliefs, self.cursor) for run in self.runs],
-            "trainings": [self._training(folder) for folder in self.trainings],
+            "trainings": [training.state() for training in self.trainings],
         }
-
-    @staticmethod
-    def _training(folder: Path) -> dict[str, list[Any]]:
-        """Return a training's curve and ε, at most 400 points."""
-        (log,) = read_trainings([folder])
-        every = max(1, len(log.episodes) // 400)
-        shown = log.episodes[::every]
-        keys = ("decisions", "last_returns", "epsilon")
-        return {key: [episode[key] for episode in shown] for key in keys}
