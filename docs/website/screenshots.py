@@ -106,7 +106,7 @@ def _replay(
 
 def _move(page: Page, share: float) -> None:
     """Move to a share of the run, after the agent has inferred what it infers until there."""
-    page.wait_for_function("Number(document.getElementById('time').max) > 1")
+    page.wait_for_function("() => Number(document.getElementById('time').max) > 1")
     end = page.evaluate("Number(document.getElementById('time').max)")
     page.evaluate(f"wish({{time: {end}, held: true}})")
     page.wait_for_timeout(15_000)
@@ -131,12 +131,12 @@ def _loss(studio: Studio, path: Path) -> None:
     out = studio.federated("jsq").with_name("loss")
     words = ("up", *BUSY, "--horizon", "2000", "--policy", "jsq", "--dashboard", "--out", out)
     with studio.page(*words) as (page, _):
-        page.wait_for_function("Number(document.body.dataset.time) > 500")
+        page.wait_for_function("() => Number(document.body.dataset.time) > 500")
         log = (out / "testbed.log").read_text(encoding="utf-8")
         found = re.search(r"started fog-7 as process (\d+)", log)
         assert found
         os.kill(int(found.group(1)), signal.SIGKILL)
-        page.wait_for_function("document.body.dataset.failed === 'true'")
+        page.wait_for_function("() => document.body.dataset.failed === 'true'")
         page.wait_for_timeout(1000)
         page.screenshot(path=path)
 

@@ -13,8 +13,7 @@ import typer
 
 import fogveil.agent.policies as policies
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import err, out, print_line, progress_bar
-from fogveil.testbed.cli.run import AsJson
+from fogveil.testbed.cli.options import AsJson, err, out, print_line, progress_bar
 from fogveil.testbed.experiments import league as definition
 from fogveil.testbed.experiments.comparison import execute_all
 from fogveil.testbed.experiments.league_page import (

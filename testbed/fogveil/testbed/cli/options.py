@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from math import inf
 from pathlib import Path
@@ -76,6 +77,10 @@ Record = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="Replace other results in the folder of --out.")
 ]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="End with one JSON object on standard output; all else: stderr."),
+]
 Speed = Annotated[
     float | None,
     typer.Option(help="Federated: simulated time units per second. [default: unlimited]"),
@@ -85,6 +90,11 @@ Speed = Annotated[
 def print_line(text: str, console: Console = out) -> None:
     """Print text, safe for a terminal, and else unchanged: not coloured, cut or wrapped."""
     console.print(safe_lines(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(result: Any) -> None:
+    """Print what --json promises: one object, on a line of its own, for scripts."""
+    print(json.dumps(result, default=str))  # noqa: T201
 
 
 def print_even_if_quiet(text: str) -> None:

@@ -17,6 +17,7 @@ import fogveil.api as fogveil
 from fogveil.agent.policies import label_of
 from fogveil.core.errors import InputError
 from fogveil.testbed.cli.options import (
+    AsJson,
     Broker,
     Disclosure,
     Docker,
@@ -59,10 +60,6 @@ if TYPE_CHECKING:
     from fogveil.testbed.dashboard.run_page import RunPage
 
 Horizon = Annotated[float | None, typer.Option(help="Simulated time at which sources stop.")]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print the summary as one JSON object; all else goes to stderr."),
-]
 
 
 def run(

@@ -294,9 +294,14 @@ def _find(folder: Path) -> Iterator[Section]:
             ) from error
 
 
-def make_document(folders: list[Path]) -> Document:
-    """Return the page of some folders."""
-    sections = [section for folder in folders for section in find_sections(folder)]
+def make_document(
+    folders: list[Path], progress: Callable[[int], None] = lambda _done: None
+) -> Document:
+    """Return the page of some folders; it says how many of them it has read."""
+    sections = []
+    for done, folder in enumerate(folders, 1):
+        sections += find_sections(folder)
+        progress(done)
     runs = [run for folder in folders if (run := _json(folder / "run.json"))]
     if len(runs) > 1:
         sections.insert(0, _overview(runs))
