@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 SHOWN, OTHERS = ROOT / "docs" / "images" / "dashboard", ROOT / "build" / "screenshots"
-IN_DOCS = ("load", "pair", "nodes-200")
+IN_DOCS = ("load", "pair", "nodes-200-network")
 FOGVEIL = [sys.executable, "-m", "fogveil.testbed.cli"]
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 PROJECTOR, PHONE = (1400, 1000), (390, 844)
@@ -80,9 +80,13 @@ class Studio:
             )
             page = context.new_page()
             page.set_default_timeout(PATIENCE)
+            faults: list[str] = []
+            page.on("pageerror", lambda error: faults.append(str(error)))
             page.goto(link)
             page.wait_for_selector(".messages li, #training-now:not(:empty)")
+            assert page.evaluate("document.styleSheets.length") == len(("uplot.css", "page.css"))
             yield page, command
+            assert not faults, faults
             context.close()
             command.terminate()
 
@@ -105,12 +109,13 @@ def _replay(
 
 
 def _move(page: Page, share: float) -> None:
-    """Move to a share of the run, after the agent has inferred what it infers until there."""
+    """Move to a share of the horizon, or to the end, when the agent has inferred what it will."""
     page.wait_for_function("() => Number(document.getElementById('time').max) > 1")
     end = page.evaluate("Number(document.getElementById('time').max)")
     page.evaluate(f"wish({{time: {end}, held: true}})")
     page.wait_for_timeout(15_000)
-    page.evaluate(f"wish({{time: {end * share}, held: true}})")
+    time = end if share == 1 else share * page.evaluate("facts.runs[0].horizon")
+    page.evaluate(f"wish({{time: {time}, held: true}})")
     page.wait_for_timeout(1500)
 
 
@@ -144,9 +149,10 @@ def _loss(studio: Studio, path: Path) -> None:
 def _training(studio: Studio, path: Path) -> None:
     """Photograph a training under way."""
     out = studio.federated("jsq").with_name("training")
-    words = ["train", "tiny", "--agent", "plrl", "--seed", "1", "--out", str(out)]
+    words = ["train", "tiny", "--agent", "parl", "--seed", "1", "--out", str(out)]
     with subprocess.Popen([*FOGVEIL, *words], stderr=subprocess.DEVNULL) as training:  # noqa: S603
-        while not (out / "episodes.jsonl").exists():
+        while not (out / "training.json").exists():
+            assert training.poll() is None, "the training did not begin"
             time.sleep(0.2)
         with studio.page("dashboard", out) as (page, _):
             page.wait_for_timeout(60_000)

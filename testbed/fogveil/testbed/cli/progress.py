@@ -50,3 +50,37 @@ def duration(seconds: float) -> str:
     if seconds < 2 * MINUTE:
         return f"{seconds:.0f} s"
     return f"{seconds / MINUTE:.0f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.1f} h"
+
+
+AUDIT_STEPS = (
+    ("starting", 12),
+    ("trying every method", 4),
+    ("running with policy", 10),
+    ("judging every channel", 3),
+    ("trying every topic", 2),
+    ("running twins of the whole run", 41),
+    ("running twins in bursts", 40),
+)
+"""How the steps of an audit begin, and the seconds that each took when last measured."""
+
+
+class AuditSteps:
+    """The steps of an audit of some levels, with the time that is left."""
+
+    def __init__(self, levels: int) -> None:
+        self._expected = [each for _ in range(levels) for each in AUDIT_STEPS]
+        self._place = 0
+        self._begun = time.monotonic()
+
+    def begin(self, step: str) -> str:
+        """Return what to print of a step that begins."""
+        later = enumerate(self._expected[self._place :], self._place)
+        place = next((place for place, (name, _) in later if step.startswith(name)), None)
+        if place is None:  # one that is not always needed
+            return step
+        self._place = place
+        done = sum(seconds for _, seconds in self._expected[:place])
+        rest = sum(seconds for _, seconds in self._expected[place:])
+        # As fast as it was so far, once enough is done to tell.
+        pace = (time.monotonic() - self._begun) / done if done >= AUDIT_STEPS[0][1] else 1.0
+        return f"{step} ({place + 1} of {len(self._expected)}, about {duration(rest * pace)} left)"

@@ -15,6 +15,7 @@ from fogveil.testbed.dashboard.halves import AgentHalf, PrivateHalf
 from fogveil.testbed.dashboard.messages import messages_before
 from fogveil.testbed.dashboard.network import network
 from fogveil.testbed.dashboard.run_source import RunSource
+from fogveil.testbed.dashboard.timeline import Mark
 from fogveil.testbed.dashboard.training_source import TrainingSource
 
 WATCHED_FOR = 60.0
@@ -36,6 +37,11 @@ class ShownRun:
         self.source = RunSource(folder)
         self.agent = AgentHalf(self.source.world.agent)
         self.private = PrivateHalf(self.source)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended before it was complete."""
+        return not self.source.complete and not self.source.running
 
     def facts(self) -> dict[str, Any]:
         """Return what is public of the run and does not change."""
@@ -102,7 +108,7 @@ class Session:
     @property
     def failed(self) -> bool:
         """Whether a run ended before it was complete."""
-        return any(not run.source.complete and not run.source.running for run in self.runs)
+        return any(run.failed for run in self.runs)
 
     @property
     def front(self) -> float:
@@ -205,9 +211,8 @@ class Session:
         for run in self.runs:
             source = run.source
             half = run.agent.at(source.timeline, source.seen, self.cursor)
-            last = half["last"]
-            provider = source.world.nodes[last["node"]] if last else None
-            half["messages"] = messages_before(source.recorded, provider, self.cursor, MESSAGES)
+            nodes = source.world.nodes
+            half["messages"] = messages_before(source.recorded, nodes, self.cursor, MESSAGES)
             runs.append(half)
         return {**self.status(), "runs": runs}
 
@@ -215,6 +220,12 @@ class Session:
         """Return what only the experimenter knows."""
         return {
             **self.status(),
-            "runs": [run.private.at(run.agent.beliefs, self.cursor) for run in self.runs],
+            "runs": [self._private_state(run) for run in self.runs],
             "trainings": [training.state() for training in self.trainings],
         }
+
+    def _private_state(self, run: ShownRun) -> dict[str, Any]:
+        state = run.private.at(run.agent.beliefs, self.cursor)
+        if run.failed:
+            state["marks"] = [*state["marks"], Mark(run.source.timeline.front, "the run failed")]
+        return state

@@ -86,7 +86,7 @@ class Chart {
     const short = { values: (_, values) => values.map((value) => (value === null ? "" : number(value, 4))) };
     this.plot = new uPlot({
       ...this.size(),
-      scales: { x: { time: false, range: (_, least, most) => [0, Math.max(until ?? most, most, 1e-9)] }, y: { distr: logarithmic ? 3 : 1 } },
+      scales: { x: { time: false, range: (_, least, most) => [0, Math.max(until ?? most, most, 1e-9)] }, y: { distr: logarithmic ? 3 : 1, ...(this.options.range ? { range: this.options.range } : {}) } },
       axes: [{ ...axis, ...label, size: small ? 20 : 34 }, { ...axis, ...short, size: small ? 44 : 58, grid: { ...axis.grid, show: !logarithmic } }],
       series: [{ label: below ?? "time" }, ...this.names.map((name, place) => ({
         label: name, stroke: RUN_COLOURS[place % 4], dash: RUN_DASHES[place % 4], width: 2, spanGaps: true,

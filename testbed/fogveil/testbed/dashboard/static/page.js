@@ -147,7 +147,7 @@ function showMessages(made, messages) {
   if (key === made.shownMessages) return;
   made.shownMessages = key;
   if (!messages.length) {
-    made.messages.replaceChildren(element("li", "", "no message was recorded (yet)"));
+    made.messages.replaceChildren(element("li", "", status.live ? "no message yet" : "no message was kept: fogveil run --federated --record keeps them"));
     return;
   }
   made.messages.replaceChildren(...messages.slice().reverse().map((message, place, all) => {
@@ -250,7 +250,7 @@ function showTrainings(trainings) {
     box.className = "charts";
     const below = { below: "decisions" };
     charts.curve = trainings.map((_, n) => new Chart(box, `${facts.trainings[n]}: mean return of the last 10 episodes`, ["return"], below));
-    charts.epsilon = trainings.map((_, n) => new Chart(box, `${facts.trainings[n]}: exploration ε`, ["ε"], below));
+    charts.epsilon = trainings.map((_, n) => new Chart(box, `${facts.trainings[n]}: exploration ε`, ["ε"], { ...below, range: [0, 1.05] }));
   }
   trainings.forEach((training, n) => {
     if (!training.decisions.length) return;
@@ -339,7 +339,8 @@ function listen(name, show) {
     stream.close();
     document.body.dataset.ended = "true";
     byId("hold").disabled = byId("step").disabled = byId("time").disabled = byId("speed").disabled = true;
-    setText(byId("notice"), "The command that served this page has ended; fogveil dashboard shows its run again.");
+    const failed = status.failed ? `The run has failed at ${number(status.time, 6)}: its log says who was lost. ` : "";
+    setText(byId("notice"), `${failed}The command that served this page has ended; fogveil dashboard shows its run again.`);
   };
   stream.addEventListener("end", ended);
   stream.addEventListener("error", ended);
