@@ -171,7 +171,8 @@ class PageServer:
         last = b""
         try:
             while not self._closing:
-                state = json.dumps(make(), separators=(",", ":")).encode()
+                made = await asyncio.to_thread(make)
+                state = json.dumps(made, separators=(",", ":")).encode()
                 if state != last:
                     last = state
                     yield b"data: " + state + b"\n\n"

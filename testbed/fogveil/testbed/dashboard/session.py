@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,8 @@ class Session:
         self.horizon = max((r.source.world.scenario.horizon for r in self.runs), default=1.0)
         self.speed: float | None = self.horizon / WATCHED_FOR
         self.cursor = 0.0
+        self._lock = Lock()
+        """Held while the runs are read, or a state is made of them: each in a thread."""
         self._looked = time.monotonic()
         self._inferred = 0.0
         self._progress = (time.monotonic(), 0)
@@ -156,6 +159,10 @@ class Session:
 
     def look(self) -> None:
         """Read what is new, and move with the time."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
         now = time.monotonic()
         elapsed, self._looked = now - self._looked, now
         was_live = self.live
@@ -207,6 +214,10 @@ class Session:
 
     def agent_half(self) -> dict[str, Any]:
         """Return what the agents know, and the messages that crossed."""
+        with self._lock:
+            return self._agent_half()
+
+    def _agent_half(self) -> dict[str, Any]:
         runs = []
         for run in self.runs:
             source = run.source
@@ -218,11 +229,12 @@ class Session:
 
     def private_half(self) -> dict[str, Any]:
         """Return what only the experimenter knows."""
-        return {
-            **self.status(),
-            "runs": [self._private_state(run) for run in self.runs],
-            "trainings": [training.state() for training in self.trainings],
-        }
+        with self._lock:
+            return {
+                **self.status(),
+                "runs": [self._private_state(run) for run in self.runs],
+                "trainings": [training.state() for training in self.trainings],
+            }
 
     def _private_state(self, run: ShownRun) -> dict[str, Any]:
         state = run.private.at(run.agent.beliefs, self.cursor)
