@@ -45,6 +45,10 @@ function drawMarks(plot, marks) {
     pen.stroke();
     const fits = x + 4 * scale + pen.measureText(text).width < left + width;
     pen.textAlign = fits ? "left" : "right";
+    const wide = pen.measureText(text).width + 4 * scale;
+    pen.fillStyle = styleOf("--tint");
+    pen.fillRect(fits ? x + 2 * scale : x - wide - 2 * scale, top + 2 * scale, wide, 14 * scale);
+    pen.fillStyle = styleOf("--muted");
     pen.fillText(text, x + (fits ? 4 : -4) * scale, top + 12 * scale);
   }
   pen.restore();

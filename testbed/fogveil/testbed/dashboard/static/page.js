@@ -191,9 +191,10 @@ function showPrivate(state) {
     made.section.dataset.fogLoop = summary.fog_loop ?? "";
     made.section.dataset.runHash = half.run_hash ?? "";
     const guess = 100 * privateFacts.runs[place].guess;
-    const wrong = half.error === null ? "nothing yet" : `${number(100 * half.error)}\u00a0%`;
-    made.leak.replaceChildren("Its beliefs about speeds are wrong by ", element("strong", "", wrong), ` (a guess: ${number(guess)}\u00a0%).`);
-    if (half.errors.time.length) made.meter.show([half.errors.time, percent(half.errors.error)]);
+    const known = half.error !== null;
+    made.leak.replaceChildren(known ? "Its beliefs about speeds are wrong by " : "It believes nothing about speeds yet",
+      element("strong", "", known ? `${number(100 * half.error)}\u00a0%` : ""), ` (a guess: ${number(guess)}\u00a0%).`);
+    made.meter.show(known ? [half.errors.time, percent(half.errors.error)] : [[0], [null]]);
     maps[place]?.hold(half.held);
   });
   showMarks(state);
