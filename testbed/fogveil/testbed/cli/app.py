@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from fogveil.testbed.cli.league import league
 from fogveil.testbed.cli.leakage import leakage
 from fogveil.testbed.cli.map import map_parl
 from fogveil.testbed.cli.options import err, print_line
+from fogveil.testbed.cli.quiet import with_quiet
 from fogveil.testbed.cli.report import report
 from fogveil.testbed.cli.reproduce import reproduce
 from fogveil.testbed.cli.run import run, up
@@ -70,12 +72,28 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (down, compare, sweep, plot, league, train, evaluate, figures, report)
-for adapting in (run, up):
-    app.command(cls=AdaptCommand)(adapting)
-for command in (*COMMANDS, reproduce, audit, inspect, leakage, dashboard):
-    app.command()(command)
-app.command(name="map")(map_parl)
+COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("run", with_quiet(run)),
+    ("up", with_quiet(up)),
+    ("down", down),
+    ("compare", with_quiet(compare)),
+    ("sweep", with_quiet(sweep)),
+    ("plot", plot),
+    ("league", with_quiet(league)),
+    ("train", with_quiet(train)),
+    ("evaluate", with_quiet(evaluate)),
+    ("figures", with_quiet(figures)),
+    ("report", with_quiet(report)),
+    ("reproduce", with_quiet(reproduce)),
+    ("audit", with_quiet(audit)),
+    ("inspect", inspect),
+    ("leakage", with_quiet(leakage)),
+    ("dashboard", dashboard),
+    ("map", with_quiet(map_parl)),
+)
+"""Those that may take longer than two seconds say how far they are, and have --quiet."""
+for name, command in COMMANDS:
+    app.command(name=name, cls=AdaptCommand if name in ("run", "up") else None)(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="List and show scenarios.", no_args_is_help=True)
 scenario_app.command(name="list")(list_scenarios)
