@@ -40,7 +40,9 @@ BRIEFLY = {
 EAGER = {
     "buffer_capacity": 500,
     "buffer_population": 0.05,
-    "epsilon_first": 0.2,
+    "epsilon_first": 0.5,
+    "epsilon_last": 0.3,
+    "learning_rate": 0.02,
     "training_steps": 10,
     "drift_block": 2,
     "drift_reference": 4,
@@ -92,6 +94,25 @@ def test_the_run_the_drifts_and_the_weights_are_those_of_the_embedded_run(
             assert result[key] == expected[key], key
         for file in ("agent.npz", "checkpoint.npz"):
             assert differing(out / "adapted" / file, tmp_path / "embedded/adapted" / file) == []
+
+
+EVENTS = [
+    {"at": 401.0, "kind": "leave", "node": "fog-1"},
+    {"at": 555.0, "kind": "crash", "node": "fog-2", "back": 700.0},
+    {"at": 803.0, "kind": "join", "node": "fog-1"},
+    {"at": 900.0, "kind": "speed", "node": "fog-3", "factor": 0.5},
+]
+
+
+@pytest.mark.parametrize("name", ["parl", "veil"])
+def test_a_world_that_changes_while_it_learns_gives_one_run(name, trained):
+    """Windows are cut where members change, and still end where the weights change."""
+    changing = make_scenario(horizon=1500, events=EVENTS)
+    request = AdaptationRequest(Adapt.AUTO, EAGER)
+    expected = run_adapting(changing, trained[name], request)
+    (result,) = run_federated(changing, Plan((trained[name],), adaptation=request))
+    assert result["run_hash"] == expected["run_hash"]
+    assert result["adaptation"] == expected["adaptation"] != []
 
 
 def test_what_it_learned_is_a_policy_and_can_be_trained_on(trained, tmp_path):

@@ -155,7 +155,7 @@ def test_it_fires_on_a_shift_in_units_of_the_signal_itself(move, direction, scal
 def test_a_signal_without_a_shift_is_no_drift_nor_is_a_single_burst():
     random, followed = np.random.default_rng(5), watch()
     values = random.exponential(1.0, 8000)
-    values[5000:5020] += 4.0
+    values[5000:5020] += 2.0
     assert not any(followed.add(value) for value in values)
 
 
@@ -177,3 +177,24 @@ def test_the_record_reads_back_exactly(tmp_path):
     assert read_drifts(drifts_path(tmp_path, 3), 4096) == firings
     write_drifts(tmp_path, 3, [])
     assert read_drifts(drifts_path(tmp_path, 3), 4096) == []
+
+
+COMING_AND_GOING = [
+    {"at": 300.0, "kind": "leave", "node": "fog-4"},
+    {"at": 400.0, "kind": "crash", "node": "fog-5", "back": 700.0, "jobs": "recovered"},
+    {"at": 600.0, "kind": "join", "node": "fog-4"},
+    {"at": 800.0, "kind": "speed", "node": "fog-10", "factor": 0.5},
+    {"at": 900.0, "kind": "demand", "application": "demanding", "factor": 1.5},
+]
+
+
+@pytest.mark.parametrize("policy", ["parl", "veil"])
+def test_it_learns_while_nodes_come_and_go(policy):
+    """Also at random it places on nodes that take jobs alone: else the engine ends the run."""
+    lost = {"at": 1000.0, "kind": "crash", "node": "fog-3", "back": 1100.0, "jobs": "lost"}
+    events = [*COMING_AND_GOING, *([lost | {"notice": 20.0}] if policy == "veil" else [])]
+    scenario = paper(policy, horizon=1300.0, events=events)
+    request = AdaptationRequest(Adapt.ON, {**BRISK, "epsilon_first": 0.5, "epsilon_last": 0.5})
+    once, again = (run_adapting(scenario, policy, request) for _ in range(2))
+    assert once["run_hash"] == again["run_hash"]
+    assert once["run_hash"] != run_embedded(scenario, policy)["run_hash"]

@@ -36,12 +36,13 @@ class AdaptationHyperparameters(Hyperparameters):
 
 ADAPTATION: dict[str, Any] = {
     "buffer_capacity": 20_000,
-    "buffer_population": 0.01,
+    "buffer_population": 0.03,
     "population_epsilon": 0.02,
     "epsilon_first": 0.05,
     "epsilon_last": 0.01,
     "training_steps": 1_000,
     "target_update_period": 200,
+    "learning_rate": 1e-4,
 }
 """What an agent at work does otherwise than in the training that it comes from."""
 
@@ -54,25 +55,19 @@ def adaptation_hyperparameters(trained_with: Hyperparameters) -> AdaptationHyper
 def transfer_hyperparameters(trained_with: Hyperparameters, *, replay: bool) -> Hyperparameters:
     """Return the defaults of a training that starts from the weights of an earlier one.
 
-    The target network is copied as often as in the earlier training, in a fifth of the time. With
-    the earlier one's buffer there is nothing to fill.
+    With the earlier one's buffer there is nothing to fill.
 
     >>> short = transfer_hyperparameters(Hyperparameters(), replay=False)
-    >>> short.training_steps, short.target_update_period, short.population_decisions
-    (30000, 400, 20000)
+    >>> short.training_steps, short.population_decisions, short.epsilon_first
+    (30000, 20000, 0.1)
     """
     population = 0.0 if replay else trained_with.buffer_population * TRANSFER_POPULATION
     population = round(population, 9)  # as a person would write it
     return trained_with.model_copy(
         update={
-            "training_steps": _shortened(trained_with.training_steps),
-            "target_update_period": _shortened(trained_with.target_update_period),
+            "training_steps": max(1, round(trained_with.training_steps * TRANSFER_SHARE)),
             "buffer_population": population,
             "population_epsilon": min(TRANSFER_EPSILON, trained_with.population_epsilon),
             "epsilon_first": min(TRANSFER_EPSILON, trained_with.epsilon_first),
         }
     )
-
-
-def _shortened(number: int) -> int:
-    return max(1, round(number * TRANSFER_SHARE))

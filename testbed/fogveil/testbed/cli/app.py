@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from fogveil.testbed.cli.league import league
 from fogveil.testbed.cli.leakage import leakage
 from fogveil.testbed.cli.map import map_parl
 from fogveil.testbed.cli.options import err, print_line
+from fogveil.testbed.cli.quiet import with_quiet
 from fogveil.testbed.cli.report import report
 from fogveil.testbed.cli.reproduce import reproduce
 from fogveil.testbed.cli.run import run, up
@@ -73,13 +75,31 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (down, sweep, plot, league, train, evaluate, figures, report)
-for adapting in (run, up):
-    app.command(cls=AdaptCommand)(adapting)
-app.command(cls=AroundCommand)(compare)
-for command in (*COMMANDS, reproduce, change, audit, inspect, leakage, dashboard):
-    app.command()(command)
-app.command(name="map")(map_parl)
+COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("run", with_quiet(run)),
+    ("up", with_quiet(up)),
+    ("down", down),
+    ("compare", with_quiet(compare)),
+    ("sweep", with_quiet(sweep)),
+    ("plot", plot),
+    ("league", with_quiet(league)),
+    ("train", with_quiet(train)),
+    ("evaluate", with_quiet(evaluate)),
+    ("figures", with_quiet(figures)),
+    ("report", with_quiet(report)),
+    ("reproduce", with_quiet(reproduce)),
+    ("change", with_quiet(change)),
+    ("audit", with_quiet(audit)),
+    ("inspect", inspect),
+    ("leakage", with_quiet(leakage)),
+    ("dashboard", dashboard),
+    ("map", with_quiet(map_parl)),
+)
+"""Those that may take longer than two seconds say how far they are, and have --quiet."""
+KINDS = {"run": AdaptCommand, "up": AdaptCommand, "compare": AroundCommand}
+"""Those with options that may have a value."""
+for name, command in COMMANDS:
+    app.command(name=name, cls=KINDS.get(name))(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="List and show scenarios.", no_args_is_help=True)
 scenario_app.command(name="list")(list_scenarios)

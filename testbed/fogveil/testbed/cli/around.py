@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 from pyarrow import csv
+from rich.console import Console
 from typer.core import TyperCommand
 
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import ORACLE, out
+from fogveil.testbed.cli.options import ORACLE
 from fogveil.testbed.experiments.comparison import ComparedRun, Comparison
 from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.report.around_events import (
@@ -72,7 +73,9 @@ def with_oracle(
     return [*chosen, *([] if ORACLE in chosen else [ORACLE])]
 
 
-def print_around(comparison: Comparison, base: Scenario, first: float, folder: Path) -> list[Path]:
+def print_around(
+    comparison: Comparison, base: Scenario, first: float, folder: Path, console: Console
+) -> list[Path]:
     """Print the tables of all rates and horizons and write each; return the files' paths."""
     paths = []
     for horizon in comparison.horizons:
@@ -86,7 +89,7 @@ def print_around(comparison: Comparison, base: Scenario, first: float, folder: P
             }
             rows = around_events(stretches(base.events, first, horizon), runs, runs.get(ORACLE))
             for table in around_tables(rows, first, ORACLE):
-                print_table(table, out)
+                print_table(table, console)
             several = len(comparison.horizons) > 1, len(comparison.rates) > 1
             name = "around-events" + f"-{horizon:g}" * several[0] + f"-{rate}" * several[1]
             path = folder / f"{name}.csv"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fogveil.core.version import source_commit
-from fogveil.testbed.cli.options import err, print_line
+from fogveil.testbed.cli.options import AsJson, err, out, print_json, print_line
 
 
 def change(
@@ -22,6 +22,7 @@ def change(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. [default: one per core]")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure how policies and agents adapt when the world changes, and write docs/change.md.
 
@@ -51,4 +52,7 @@ def change(
     if runs or outstanding.trainings:
         check_packages()
         execute_with_progress(outstanding, processes, "changing")
-    print_line(f"written: {write_change(docs, source_commit() or 'unknown')}")
+    written = write_change(docs, source_commit() or "unknown")
+    print_line(f"written: {written}", err if as_json else out)
+    if as_json:
+        print_json({"written": written})

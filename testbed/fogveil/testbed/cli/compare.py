@@ -11,6 +11,7 @@ from fogveil.core.errors import InputError
 from fogveil.testbed.cli.around import AroundEvents, print_around, with_oracle
 from fogveil.testbed.cli.options import (
     ORACLE,
+    AsJson,
     Disclosure,
     Force,
     Override,
@@ -19,6 +20,7 @@ from fogveil.testbed.cli.options import (
     err,
     load,
     out,
+    print_json,
     print_line,
     progress_bar,
 )
@@ -33,6 +35,7 @@ from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparis
 from fogveil.testbed.records.output import claim_folder, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import tables
+from fogveil.testbed.report.averages import average_table
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import find_scenario
 
@@ -79,6 +82,7 @@ def compare(
     around: AroundEvents = None,
     folder: Folder = None,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare policies over rates, horizons and seeds.
 
@@ -89,7 +93,7 @@ def compare(
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     overrides = collect_overrides(override, disclosure=disclosure)
     options = (scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
-    _compare(*options, common=COMPARED, force=force, around=around)
+    _compare(*options, common=COMPARED, force=force, as_json=as_json, around=around)
 
 
 def _compare(
@@ -104,6 +108,7 @@ def _compare(
     *,
     common: Path,
     force: bool,
+    as_json: bool,
     around: float | None = None,
 ) -> None:
     if rates is not None and load_scenario(scenario, overrides).sources.kind == "trace":
@@ -146,9 +151,12 @@ def _compare(
         err.print(f"stopped with {finished} of {total} runs done; the same command continues")
         raise
     averages = evaluate_comparison(comparison, reference)
+    console = err if as_json else out
     for table in tables.compare_tables(averages, reference):
-        tables.print_table(table, out)
-    around_paths = [] if around is None else print_around(comparison, base, around, folder)
+        tables.print_table(table, console)
+    around_paths: list[Path] = []
+    if around is not None:
+        around_paths = print_around(comparison, base, around, folder, console)
     origin = provenance()
     paths = tables.write_comparison(averages, reference, folder, origin)
     paths += [*around_paths, folder / "compare.json"]
@@ -161,7 +169,11 @@ def _compare(
     plot_loops(averages, folder / "loops")
     plot_delays(averages, folder / "delays")
     paths += [folder / "loops.png", folder / "delays.png"]
-    print_line(f"written to {folder}: {', '.join(path.name for path in paths)}")
+    names = ", ".join(path.name for path in paths)
+    print_line(f"written to {folder}: {names}", console)
+    if as_json:
+        rows = average_table(averages).to_pylist()
+        print_json({"reference": reference, "averages": rows, "written": paths})
 
 
 def _described(comparison: Comparison, base: Scenario, reference: str) -> dict[str, Any]:
@@ -191,6 +203,7 @@ def evaluate(
     override: Override = None,
     folder: Folder = None,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare a trained agent with other policies.
 
@@ -199,7 +212,7 @@ def evaluate(
     chosen = [str(checkpoint), *(name.strip() for name in against.split(",") if name.strip())]
     overrides = collect_overrides(override)
     options = (scenario, overrides, chosen, rates, horizons, seeds, ORACLE, folder)
-    _compare(*options, common=EVALUATED, force=force)
+    _compare(*options, common=EVALUATED, force=force, as_json=as_json)
 
 
 def figures(
@@ -210,6 +223,7 @@ def figures(
     folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="For the figures.")] = Path(
         "runs/figures"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Draw the paper's figures from results.
 
@@ -217,8 +231,13 @@ def figures(
     """
     from fogveil.testbed.report.gallery import draw_all
 
-    drawn = draw_all(folders, folder)
+    with progress_bar() as progress:
+        task = progress.add_task("drawing", total=None)
+        drawn = draw_all(folders, folder)
+        progress.update(task, completed=1)
     for path in drawn.paths:
-        print_line(f"written: {path}.png, .svg and .pdf")
+        print_line(f"written: {path}.png, .svg and .pdf", err if as_json else out)
     if drawn.left_out:
         print_line(f"left out: {'; '.join(drawn.left_out)}", err)
+    if as_json:
+        print_json({"written": drawn.paths, "left_out": drawn.left_out})

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 import fogveil.api as fogveil
+from fogveil.agent.policies import label_of
 from fogveil.core.errors import InputError
 from fogveil.testbed.cli.adapt import (
     AdaptHyperparameters,
@@ -22,6 +23,7 @@ from fogveil.testbed.cli.adapt import (
     adaptation_request,
 )
 from fogveil.testbed.cli.options import (
+    AsJson,
     Broker,
     Disclosure,
     Docker,
@@ -40,6 +42,7 @@ from fogveil.testbed.cli.options import (
     federated_plan,
     load,
     out,
+    print_even_if_quiet,
     print_line,
     progress_bar,
 )
@@ -50,6 +53,7 @@ from fogveil.testbed.launch.live_table import LiveTable
 from fogveil.testbed.launch.participant_config import check, check_windows
 from fogveil.testbed.launch.reports import Report
 from fogveil.testbed.launch.run_folder import is_running
+from fogveil.testbed.launch.side_by_side import run_side_by_side
 from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.privacy.inspect.capture import free_ports, packet_capture
 from fogveil.testbed.records.output import reporting_write_errors
@@ -60,17 +64,7 @@ from fogveil.testbed.scenario.world import build_world
 if TYPE_CHECKING:
     from fogveil.testbed.dashboard.run_page import RunPage
 
-PolicyName = Annotated[
-    str,
-    typer.Option(
-        help="A name from `fogveil policies`, a trained agent's file.npz, or file.py:Class."
-    ),
-]
 Horizon = Annotated[float | None, typer.Option(help="Simulated time at which sources stop.")]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print the summary as one JSON object; all else goes to stderr."),
-]
 
 
 def run(
@@ -200,7 +194,14 @@ def _what_to_run(
 
 def up(
     scenario: ScenarioFile,
-    policy: PolicyName,
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="A name from `fogveil policies`, a trained agent's file.npz, or file.py:Class. "
+            "With --dashboard also several, separated by commas: each has a testbed of its own, "
+            "with the same workloads."
+        ),
+    ],
     rate: Rate = None,
     horizon: Horizon = None,
     seed: Seed = None,
@@ -253,7 +254,8 @@ def up(
         docker=docker,
     )
     request = adaptation_request(adapt, hyperparameters)
-    plan = replace(plan, policies=(policy,), paced=as_page, adaptation=request)
+    names = _side_by_side(policy, as_page=as_page, other=docker or bool(packets))
+    plan = replace(plan, policies=names[:1], paced=as_page, adaptation=request)
     if packets and not insecure:
         raise InputError(f"--packets {packets}: encrypted packets show nothing: add --insecure")
     if packets and docker:
@@ -264,27 +266,34 @@ def up(
     if packets:
         plan = replace(plan, ports=free_ports(len(world.nodes) + 2))
     check(plan, world)
-    check_windows(plan, world)
+    for name in names:
+        check_windows(replace(plan, policies=(name,)), world)
     created = None if folder else _create_folder(chosen.name)
     folder = folder or created
     assert folder is not None
-    print_line(f"testbed: {folder} (log of all participants: {folder}/testbed.log)", err)
+    folders = {name: folder / f"{place}-{label_of(name)}" for place, name in enumerate(names, 1)}
+    if len(names) == 1:
+        folders = {policy: folder}
+    for each in folders.values():
+        print_line(f"testbed: {each} (log of all participants: {each}/testbed.log)", err)
     try:
         capture = packet_capture(packets, plan.ports) if packets else nullcontext()
         with (
             capture,
             noting_seed(overrides, chosen.seed),
-            _page(chosen, policy, folder) if as_page else nullcontext() as page,
+            _page(chosen, folders) if as_page else nullcontext() as page,
             LiveTable(err, chosen.horizon) as table,
         ):
             started = page.show if page else None
-            (result,) = run_federated(chosen, plan, folder, table.watch, _announce, started)
-            _print_result(result, folder, as_json=as_json)
+            results = run_side_by_side(chosen, plan, folders, table.watch, _announce, started)
+            for result, each in zip(results, folders.values(), strict=True):
+                _print_result(result, each, as_json=as_json)
             if page and err.is_terminal:
                 print_line("the page stays open until Ctrl-C", err)
                 page.wait()
     except KeyboardInterrupt:
-        print_line(f"stopped; the participants' records are in {folder}/participants", err)
+        for each in folders.values():
+            print_line(f"stopped; the participants' records are in {each}/participants", err)
         raise
     finally:
         with suppress(OSError):
@@ -292,11 +301,25 @@ def up(
                 created.rmdir()  # if it is still empty
 
 
-def _page(scenario: Scenario, policy: str, folder: Path) -> RunPage:
+def _side_by_side(policies: str, *, as_page: bool, other: bool) -> tuple[str, ...]:
+    """Return the policies that were named: several where a page shows them side by side."""
+    names = tuple(dict.fromkeys(name.strip() for name in policies.split(",") if name.strip()))
+    if len(names) > 1 and not as_page:
+        raise InputError(
+            f"--policy {policies}: several stand side by side with --dashboard: add it"
+        )
+    if len(names) > 1 and other:
+        raise InputError(
+            f"--policy {policies}: several policies go with neither --docker nor --packets"
+        )
+    return names or (policies,)
+
+
+def _page(scenario: Scenario, folders: dict[str, Path]) -> RunPage:
     from fogveil.testbed.dashboard.run_page import RunPage
 
     return RunPage(
-        scenario, policy, folder, lambda link: print_line(f"open in a browser, once: {link}", err)
+        scenario, folders, lambda link: print_even_if_quiet(f"open in a browser, once: {link}")
     )
 
 

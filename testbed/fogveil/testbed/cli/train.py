@@ -17,6 +17,7 @@ from fogveil.agent.learning.training_state import CHECKPOINT
 from fogveil.agent.learning.transfer import Transfer
 from fogveil.core.errors import InputError
 from fogveil.testbed.cli.options import (
+    AsJson,
     Broker,
     Disclosure,
     Federated,
@@ -31,6 +32,8 @@ from fogveil.testbed.cli.options import (
     err,
     federated_plan,
     load,
+    out,
+    print_json,
     print_line,
     progress_bar,
 )
@@ -76,6 +79,7 @@ def train(
     window: Window = None,
     source_processes: SourceProcesses = 1,
     insecure: Insecure = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train an agent, or continue its training.
 
@@ -147,7 +151,12 @@ def train(
             progress.stop()
             print_line(f"stopped; {_how_to_continue(folder, every)}", err)
             raise
-    print_line(f"trained: {light} (use it as --policy {light}; log in {folder}/episodes.jsonl)")
+    log = folder / "episodes.jsonl"
+    print_line(
+        f"trained: {light} (use it as --policy {light}; log in {log})", err if as_json else out
+    )
+    if as_json:
+        print_json({"agent": agent, "scenario": chosen.name, "trained": light, "log": log})
 
 
 def _how_to_continue(folder: Path, every: int) -> str:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 AVERAGED_EPISODES = 10
 """Over so many the paper averages the return."""
 LOG, DESCRIPTION, TENSORBOARD = "episodes.jsonl", "training.json", "tensorboard"
+SCENARIO = "scenario.json"
+"""The whole scenario, for the experimenter alone: the checkpoint must not contain it."""
 
 
 @dataclass
@@ -103,6 +105,7 @@ def resume_log(
         named = {"scenario": scenario.name, "seed": scenario.seed, "digest": digest}
         how = {"mode": "embedded", **(description or {})}
         write_json(path, {**named, **how, "provenance": provenance()})
+        write_private(out / SCENARIO, scenario.model_dump_json())
         return []
     try:
         same = json.loads(path.read_text(encoding="utf-8"))["digest"] == digest
