@@ -114,7 +114,7 @@ class Task(NamedTuple):
 
 
 def execute_task(task: Task) -> None:
-    """Do a piece of work: train an agent or continue its training, execute one run, …"""
+    """Do a piece of work: train an agent or continue its training, execute one run, and so on."""
     if task.training:
         training = task.training
         train(training.load_scenario(), training.agent, training.folder, training.hyperparameters)

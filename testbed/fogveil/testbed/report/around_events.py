@@ -116,7 +116,7 @@ def around_tables(rows: Sequence[Around], first: float, oracle: str) -> list[Tab
         tables[-1].caption = (
             "mean Fog loop of the workloads emitted before the event (from the one before it), in "
             f"the first {first:,g} time units after, and later (up to the next one); regret: mean "
-            f"excess over {oracle}, which is told every change, from the event on; ± 95 % over seeds"
+            f"excess over {oracle}, which is told every change, from the event on; ± 95 %"
         )
     return tables
 

@@ -20,7 +20,6 @@ from fogveil.testbed.scenario.events import (
     SpeedEvent,
 )
 
-
 _EVENTS: TypeAdapter[list[AnyEvent]] = TypeAdapter(list[AnyEvent])
 
 

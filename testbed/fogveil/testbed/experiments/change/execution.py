@@ -1,5 +1,7 @@
-"""The runs of `fogveil change`: those of a comparison, of agents that learn at work, of retrained
-agents; where each result is kept, and what is not finished."""
+"""The work of `fogveil change`, where each result is kept, and what is not finished.
+
+Its runs are those of a comparison, of agents that learn at work, and of retrained agents.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from fogveil.agent.learning.transfer import Transfer
 from fogveil.agent.policies.parl import FILE
 from fogveil.testbed.engine.adapting_run import run_adapting
 from fogveil.testbed.engine.run import run_embedded
+from fogveil.testbed.experiments.change.attack import attack_runs
 from fogveil.testbed.experiments.change.handover import Handover
 from fogveil.testbed.experiments.change.plan import (
     ADAPTING,
@@ -168,6 +171,9 @@ def find_outstanding() -> Outstanding:
                 for run in runs
                 if method in kind.methods and not run.path.exists()
             )
+    outstanding.runs.extend(
+        Task(run.attacker.seconds, other=run) for run in attack_runs() if not run.path.exists()
+    )
     return outstanding
 
 
