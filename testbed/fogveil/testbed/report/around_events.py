@@ -137,7 +137,7 @@ def around_table(rows: Sequence[Around]) -> pa.Table:
             cells[f"{name}_ci95"] = value.half_width if value else None
         content.append(cells)
     types = {"event": pa.string(), "policy": pa.string()}
-    names = ("at", "event", "during_until", "later_until", "policy")
+    names: tuple[str, ...] = ("at", "event", "during_until", "later_until", "policy")
     names += tuple(f"{name}{end}" for name in (*PHASES, "regret") for end in ("", "_ci95"))
     schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
     return pa.Table.from_pylist(content, schema)

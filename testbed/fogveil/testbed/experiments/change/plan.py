@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.relearning import transfer_hyperparameters
@@ -134,7 +134,7 @@ class ChangeTraining:
     """A training of PARL in the environment after a change, from nothing or from what ships."""
 
     kind: Kind
-    method: Literal["parl from scratch", "parl transferred"]
+    method: str
     seed: int
 
     @property

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fogveil.agent.inference.fog_belief import FogBelief
 from fogveil.agent.inference.total_belief import TotalBelief
@@ -121,14 +122,14 @@ def _true_service(world: World, time: float) -> Floats:
     return np.array(rows)
 
 
-def known_after(course: Course, holds: Floats) -> Known:
+def known_after(course: Course, holds: npt.NDArray[np.bool_]) -> Known:
     """Return after how many decisions something holds, and goes on to for `KEPT` more.
 
     >>> course = Course(9, *np.zeros((2, 109)), np.arange(109.0) - 9)
     >>> known_after(course, np.arange(109) >= 9 + 7)
     Known(decisions=7, for_node=6)
     """
-    after = np.asarray(holds, bool)[course.before :]
+    after = holds[course.before :]
     for first in range(len(after) - KEPT + 1):
         if after[first : first + KEPT].all():
             # The estimate of a decision is made before its own placement.
