@@ -44,7 +44,7 @@ def plot_over_time(
     at = [emitted[begin : begin + width].mean() for begin in begins]
     bands = [np.percentile(delay[begin : begin + width], (5, 50, 95)) for begin in begins]
     low, middle, high = np.array(bands).T if bands else ([], [], [])
-    marks = event_texts(events)
+    marks = [mark for mark in event_texts(events) if mark.at <= horizon]
     instants = len({mark.at for mark in marks})
     rows = -(-instants // 2) if instants > IN_ONE_COLUMN else instants
     with figure(path, 8, 3.4 + 0.17 * rows) as drawing:

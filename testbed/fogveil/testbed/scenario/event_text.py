@@ -20,6 +20,7 @@ from fogveil.testbed.scenario.events import (
     SpeedEvent,
 )
 
+MEMBERS = "agent and clock: who takes jobs"
 _EVENTS: TypeAdapter[list[AnyEvent]] = TypeAdapter(list[AnyEvent])
 
 
@@ -46,13 +47,13 @@ def event_text(event: AnyEvent) -> EventText:
             words = f"{event.node} {change}", event.node
         case LeaveEvent():
             gone = "" if event.gone is None else f", gone at {event.gone:,g}"
-            words = f"{event.node} leaves{gone}", f"{event.node}; agent and clock: availability"
+            words = f"{event.node} leaves{gone}", MEMBERS
         case JoinEvent():
-            words = f"{event.node} joins", f"{event.node}; agent and clock: availability"
+            words = f"{event.node} joins", MEMBERS
         case CrashEvent():
             what = f"{event.node} crashes, jobs {event.jobs}, back at {event.back:,g}"
             owners = "; clusters: their lost jobs" if event.jobs == "lost" else ""
-            words = what, f"{event.node}; agent and clock: availability{owners}"
+            words = what, f"{event.node}; {MEMBERS}{owners}"
         case RateEvent():
             words = _rate(event), "the sources"
         case MixEvent():
@@ -72,9 +73,7 @@ def event_texts(events: Sequence[AnyEvent]) -> list[EventText]:
     """Return events in words, and the returns from crashes among them, in order of time."""
     texts = [event_text(event) for event in events]
     texts += [
-        EventText(
-            event.back, f"{event.node} is back", f"{event.node}; agent and clock: availability"
-        )
+        EventText(event.back, f"{event.node} is back", f"{event.node}; {MEMBERS}")
         for event in events
         if isinstance(event, CrashEvent)
     ]
