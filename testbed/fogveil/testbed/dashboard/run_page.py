@@ -22,6 +22,9 @@ from fogveil.testbed.dashboard.run_source import announce
 from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.scenario import Scenario
 
+ENDS_WITHIN = 20.0
+"""Seconds in which a page shows how a run ended, on a busy machine."""
+
 
 class RunPage:
     """A context that ends the page's process; `show` starts it once the testbeds run."""
@@ -84,7 +87,7 @@ class RunPage:
         with suppress(OSError):
             process.stdin.close()
         try:
-            process.wait(3.0)
+            process.wait(ENDS_WITHIN)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
