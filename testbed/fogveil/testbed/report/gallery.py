@@ -75,10 +75,11 @@ def draw_all(folders: Sequence[Path], out: Path) -> Drawn:
     return Drawn([out / name for name in drawn], left_out)
 
 
-def draw_run(folder: Path) -> Path:
-    """Draw the delays of one run beside its records; return the figure's path without suffix."""
-    _draw_jobs(folder / "jobs.parquet", _read_run(folder), folder / "over-time")
-    return folder / "over-time"
+def draw_run(folder: Path, path: Path | None = None) -> Path:
+    """Draw the delays of one run, by default beside its records; return the path without suffix."""
+    path = path or folder / "over-time"
+    _draw_jobs(folder / "jobs.parquet", _read_run(folder), path)
+    return path
 
 
 def _read_run(folder: Path) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.experiments.change import tables, texts
 from fogveil.testbed.experiments.change.attack import DECISIONS, read_attacks
 from fogveil.testbed.experiments.change.measures import FIRST, LAST, TOLERANCE, WINDOW, MethodRuns
@@ -31,6 +33,9 @@ from fogveil.testbed.experiments.change.plan import (
 from fogveil.testbed.privacy.leakage.change_report import plot_courses
 from fogveil.testbed.report.change_figure import Look, Panel, plot_changes
 from fogveil.testbed.report.figures import figures_for_pages
+from fogveil.testbed.report.gallery import draw_run
+from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario.load import shipped_scenarios
 
 PAGE, FIGURES = "change.md", "images/change"
 WIDTH, STEP = 500.0, 100.0
@@ -64,6 +69,7 @@ def write_change(docs: Path, commit: str) -> Path:
         draw(results, INFERRING, docs / FIGURES / "inference")
         draw(results, LEARNING, docs / FIGURES / "learning")
         plot_courses(attacks, docs / FIGURES / "leakage")
+        draw_day(docs / FIGURES / "day")
     found = tables.bars(KINDS, results)
     parts = [
         texts.HEAD.format(
@@ -99,6 +105,13 @@ def write_change(docs: Path, commit: str) -> Path:
     page = docs / PAGE
     page.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
     return page
+
+
+def draw_day(path: Path) -> None:
+    """Draw a run of the scenario with all kinds of events, for the page about scenarios."""
+    with TemporaryDirectory(prefix="fogveil-day-") as folder:
+        run_embedded(load_scenario(shipped_scenarios()["day"]), "ci-setr", Path(folder))
+        draw_run(Path(folder), path)
 
 
 def draw(results: tables.Results, looks: dict[str, Look], path: Path) -> None:
