@@ -10,13 +10,16 @@ when the better known ones are busy, and no earlier. So there is no phase of pro
 from __future__ import annotations
 
 import sys
+from math import log
 
 import numpy as np
 import numpy.typing as npt
 
+from fogveil.agent.inference.drift import PageHinkley
 from fogveil.agent.inference.estimator import Attempt
 from fogveil.agent.inference.evidence import CloudedTotalEvidence, ThoroughTotalEvidence
 from fogveil.agent.inference.node_belief import Finished
+from fogveil.agent.inference.total_change import Change, find_change
 from fogveil.agent.inference.transcript import Floats, Transcript
 from fogveil.agent.inference.virtual_queue import VirtualQueue
 from fogveil.agent.policy import AgentView, Observation
@@ -40,6 +43,12 @@ KNOWN = 0.05
 """A service time is known when the guesses of its logarithm deviate by no more."""
 WIDEST = 1.0
 """The largest deviation that makes a node appear slower."""
+TOLERATED, ALARMING = 0.5, 40.0
+"""Jobs by which the totals' mean may be off for good, and their sum beyond that for an alarm."""
+BEFORE = 100
+"""Decisions kept from before a change: their jobs are in the queues."""
+DOUBT = 0.1
+"""The deviation of a changed speed's logarithm."""
 
 
 class TotalBelief:
@@ -50,6 +59,14 @@ class TotalBelief:
         self._decisions: list[tuple[Observation, int]] = []
         self._arrivals: list[float] = []
         """When the job of each decision arrives at its node."""
+        self._residuals: list[float] = []
+        """At each decision, by how many jobs the total was above the predicted one."""
+        self._test = PageHinkley(delta=TOLERATED, threshold=ALARMING)
+        self._steady = 0
+        """The decision up to which the test had no evidence of a change."""
+        self._excess = 0.0
+        self.fired: list[tuple[float, Change | None]] = []
+        """When a change was noticed, and what explains it."""
         self._attempts = 0
         self._attempt = self._begin_attempt()
         self._next_update = FIRST_UPDATE
@@ -73,6 +90,12 @@ class TotalBelief:
         for node, queue in enumerate(self._queues):
             finished = queue.advance(observation.time)
             self.finished[node] = self._unreported(finished) if self.known[node] else []
+        assert observation.total is not None
+        self._residuals.append(observation.total - sum(self.counts))
+        if self._learned and self._test.add(self._residuals[-1]):
+            self._adapt()
+        elif not self._test.statistic:
+            self._steady = len(self._residuals)
 
     def placed(self, node: int, job: int, cluster: int, category: int) -> None:
         """Add a placement at the instant last observed."""
@@ -138,9 +161,41 @@ class TotalBelief:
             for _ in range(2 if self._excess > FAR_OFF else 1):
                 self._search_anew(transcript)
         self._set_estimates()
-        learned = decisions >= LEARNED and self._excess <= 1 and self.known.mean() > 1 / 2
-        growth = LATER_GROWTH if learned else GROWTH
+        growth = LATER_GROWTH if self._learned else GROWTH
         self._next_update = int(growth * decisions) if decisions < LAST_UPDATE else sys.maxsize
+
+    @property
+    def _learned(self) -> bool:
+        decided = len(self._decisions) >= LEARNED
+        return decided and self._excess <= 1 and bool(self.known.mean() > 1 / 2)
+
+    def _adapt(self) -> None:
+        """Go on with what has changed, and forget the totals from before."""
+        decisions = self._decisions
+        transcript = Transcript(self._view, tuple(decisions), tuple(self._arrivals))
+        steady = min(self._steady, len(decisions) - 1)
+        change = find_change(
+            transcript,
+            self.service,
+            np.array(self._residuals[: len(decisions)]),
+            decisions[steady][0].time,
+            waiting=self._view.count is CountKind.WAITING,
+        )
+        self.fired.append((self._observation.time, change))
+        first = max(steady - BEFORE, 0)
+        del self._decisions[:first], self._arrivals[:first], self._residuals[:first]
+        if change is None:
+            self._attempt = self._begin_attempt()
+            self._next_update = FIRST_UPDATE
+        else:
+            place, sign = change.node, -1
+            if place is None:
+                assert change.category is not None
+                place, sign = len(self._view.nodes) + change.category, 1
+            self._attempt.population.shift(place, sign * log(change.factor), DOUBT)
+            self._next_update = LEARNED
+            self._set_estimates()
+        self._test.reset()
 
     def _begin_attempt(self) -> Attempt[ThoroughTotalEvidence]:
         """Begin another search; from the second on the Cloud may be to blame."""
@@ -159,6 +214,7 @@ class TotalBelief:
         mean, self.deviations = self._attempt.population.logarithms
         self.service = np.exp(mean + np.minimum(self.deviations, WIDEST) ** 2 / 2)
         self.known = self.deviations.max(axis=1) <= KNOWN
+        self._test.reset()
         self._queues = [VirtualQueue(times) for times in self.service.tolist()]
         for (observation, node), arrival in zip(self._decisions, self._arrivals, strict=True):
             queue = self._queues[node]
