@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from math import inf
 from typing import Any
 
 from grpc import aio
@@ -18,7 +19,7 @@ from fogveil.protocol.recording import Recording
 from fogveil.protocol.settings import Settings
 from fogveil.v1.boundary_pb2 import WatchRequest
 from fogveil.v1.boundary_pb2_grpc import QueueServiceStub
-from fogveil.v1.full_pb2 import LookRequest
+from fogveil.v1.full_pb2 import LookRequest, LookResponse, Resources
 from fogveil.v1.full_pb2_grpc import ResourcesServiceStub
 from fogveil.v1.total_pb2 import TotalServiceWatchRequest
 from fogveil.v1.total_pb2_grpc import TotalServiceStub
@@ -53,11 +54,23 @@ class BoundaryClient:
         self._complete = asyncio.Event()
         self._resource_calls: dict[str, Any] = {}
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._readers: list[asyncio.Task[None]] = []
+        self._readers: dict[str, asyncio.Task[None]] = {}
 
     async def watch(self, names: Iterable[str]) -> None:
         """Watch these providers, unless they are watched already."""
         await asyncio.gather(*(self._connect(name) for name in names if name not in self._counts))
+
+    async def unwatch(self, names: Iterable[str]) -> None:
+        """Watch these providers no more: they are about to be gone."""
+        for name in names:
+            if name not in self._counts:
+                continue
+            reader = self._readers.pop(name)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+            del self._counts[name]
+            self._resource_calls.pop(name, None)
+            await self._channels.pop(name).close()
 
     async def _connect(self, name: str) -> None:
         call = self._counts_call(self._channel(name))
@@ -69,7 +82,7 @@ class BoundaryClient:
         except aio.AioRpcError as error:
             raise _lost(name, error.details()) from error
         self._counts[name] = deque()
-        self._readers.append(asyncio.ensure_future(self._read(name, call)))
+        self._readers[name] = asyncio.ensure_future(self._read(name, call))
 
     def _counts_call(self, channel: aio.Channel) -> Any:
         if self._masked:
@@ -129,23 +142,29 @@ class BoundaryClient:
                 raise MisbehaviourError(name, sentence)
         return list(zip(*columns, strict=True))
 
-    async def load(self, names: tuple[str, ...], workload: Workload) -> Load:
-        """Return what level `full` discloses for this workload."""
+    async def load(
+        self, nodes: tuple[str, ...], workload: Workload, silent: Collection[int] = ()
+    ) -> Load:
+        """Return what level `full` discloses for this workload; silent nodes tell nothing."""
         demand = workload.demand if workload.HasField("demand") else None
         request = LookRequest(job=workload.job, category=workload.category, demand=demand)
-        answers = await asyncio.gather(*(self._resources(name, request) for name in names))
+        names = [name for node, name in enumerate(nodes) if node not in silent]
+        told = iter(await asyncio.gather(*(self._resources(name, request) for name in names)))
+        nothing = LookResponse(resources=Resources(expected=[inf] * self._categories))
+        answers = [nothing if node in silent else next(told) for node in range(len(nodes))]
         resources = [answer.resources for answer in answers]
-        for name, each in zip(names, resources, strict=True):
+        for name, each in zip(nodes, resources, strict=True):
             if len(each.expected) != self._categories:
                 sentence = f"{name} disclosed {len(each.expected)} service times of categories"
                 raise MisbehaviourError(name, f"{sentence}, of which there are {self._categories}")
-        return Load(
+        load = Load(
             tuple(each.ipt for each in resources),
             tuple(each.ram for each in resources),
             tuple(zip(*(each.expected for each in resources), strict=True)),
             tuple(answer.backlog for answer in answers),
             tuple(answer.service for answer in answers),
         )
+        return load.hiding(silent) if silent else load
 
     async def _resources(self, name: str, request: LookRequest) -> Any:
         if name not in self._resource_calls:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from operator import gt
 
 from fogveil.agent.decision_record import Decision, observed_counts
-from fogveil.agent.policy import AgentView, Observation, Policy
-from fogveil.agent.policy_call import call_learn, call_place
-from fogveil.agent.visibility import Disclosed, Emission, Visibility
+from fogveil.agent.policy import AgentView, LatencyChange, Observation, Policy
+from fogveil.agent.policy_call import call_learn, call_place, call_update
+from fogveil.agent.visibility import Disclosed, Visibility
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import MisbehaviourError
 from fogveil.v1.workload_pb2 import Placement, Workload
@@ -22,27 +22,42 @@ from fogveil.v1.workload_pb2 import Placement, Workload
 class DecisionCore:
     """The decisions of one episode under one policy."""
 
-    def __init__(self, view: AgentView, policy: Policy, record: Callable[[Decision], None]) -> None:
+    def __init__(
+        self,
+        view: AgentView,
+        policy: Policy,
+        record: Callable[[Decision], None],
+        latencies: Iterable[LatencyChange] = (),
+    ) -> None:
+        """Begin an episode; `latencies` are those from an instant on, in order of time."""
         self._view, self._policy, self._record = view, policy, record
         self.visibility = Visibility.of(policy)
         self.decides_ahead = type(policy).decides_ahead
-        self._undisclosed: deque[tuple[Emission, int, float, float | None]] = deque()
-        """Decisions (emission, node, arrival, demand) whose disclosures have not come yet."""
+        self._undisclosed: deque[tuple[Observation, int, float, float | None]] = deque()
+        """Decisions (public facts, node, arrival, demand) whose disclosures have not come yet."""
+        self.available: tuple[int, ...] | None = None
+        """The nodes that take jobs; None: all."""
+        self._latencies = deque(latencies)
         self._placed = [0] * len(view.nodes)
         """Jobs on each node by the decisions whose disclosures have come."""
 
     def place(self, workload: Workload, disclosed: Disclosed | None) -> tuple[int, Placement]:
         """Return the node for a workload and its placement; None: the disclosures come later."""
         emission = workload.emitted, workload.job, workload.cluster, workload.category
-        if disclosed is None or self.decides_ahead:
-            observation = Observation(*emission)
-        else:
+        attempt = workload.attempt or 1
+        public = Observation(*emission, available=self.available, attempt=attempt)
+        observation = public
+        if disclosed is not None and not self.decides_ahead:
             self._check(emission[0], disclosed)
-            observation = self.visibility.observation(emission, *disclosed)
+            observation = self._observation(public, disclosed)
+        while self._latencies and self._latencies[0].at <= emission[0]:
+            change = self._latencies.popleft()
+            self._view = change.applied_to(self._view)
+            call_update(self._policy, change, observation)
         node = call_place(self._policy, observation, len(self._view.nodes))
         arrival = workload.emitted + self._view.up[workload.cluster][workload.category][node]
         demand = workload.demand if workload.HasField("demand") else None
-        self._undisclosed.append((emission, node, arrival, demand))
+        self._undisclosed.append((public, node, arrival, demand))
         if disclosed is not None or self.visibility.level is Level.NONE:
             self.learn((disclosed or Disclosed(),))
         placement = Placement(
@@ -57,15 +72,20 @@ class DecisionCore:
     def learn(self, rows: Iterable[Disclosed]) -> None:
         """Complete the oldest undisclosed decisions: let the policy learn, record them."""
         for disclosed in rows:
-            emission, node, arrival, demand = self._undisclosed.popleft()
-            self._check(emission[0], disclosed)
+            public, node, arrival, demand = self._undisclosed.popleft()
+            time, job, cluster, category = public[:4]
+            self._check(time, disclosed)
             self._placed[node] += 1
-            observation = self.visibility.observation(emission, *disclosed)
+            observation = self._observation(public, disclosed)
             if self.decides_ahead:
                 call_learn(self._policy, observation, node)
-            time, job, cluster, category = emission
             counts = observed_counts(observation)
             self._record(Decision(job, cluster, category, node, time, arrival, counts, demand))
+
+    def _observation(self, public: Observation, disclosed: Disclosed) -> Observation:
+        return self.visibility.observation(
+            public[:4], *disclosed, available=public.available, attempt=public.attempt
+        )
 
     def _check(self, time: float, disclosed: Disclosed) -> None:
         """Refuse counts of more jobs than were placed: whoever discloses them is named."""

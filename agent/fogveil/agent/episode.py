@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 from fogveil.agent.boundary_client import BoundaryClient
 from fogveil.agent.core import DecisionCore
-from fogveil.agent.decision_record import DecisionRecord
-from fogveil.agent.policy import AgentView, Policy
+from fogveil.agent.decision_record import UNSEEN, DecisionRecord
+from fogveil.agent.policy import AgentView, LatencyChange, Policy
 from fogveil.agent.share_sum import ShareSum
 from fogveil.agent.visibility import Disclosed, Visibility
 from fogveil.core.disclosure import Level
@@ -34,6 +35,7 @@ class Episode:
         *,
         window: int,
         training_limits: tuple[int, int] | None,
+        latencies: Sequence[LatencyChange] = (),
     ) -> None:
         """Begin an episode.
 
@@ -42,7 +44,7 @@ class Episode:
         """
         self._number, self._view, self._boundary = number, view, boundary
         self._record = DecisionRecord(folder, number)
-        self._core = DecisionCore(view, policy, self._record.add)
+        self._core = DecisionCore(view, policy, self._record.add, latencies)
         self._windows_ahead = WINDOWS_AHEAD if training_limits is None else 0
         self._undisclosed: deque[int] = deque()
         """Sizes of the windows that were decided and whose disclosures have not come yet."""
@@ -51,9 +53,12 @@ class Episode:
         """The providers whose counts the policy needs."""
         if visibility.needs_cloud:
             self.watched += (view.cloud,)
+        self._watchable = self.watched
         self._share_sum = ShareSum()
-        self._sent = [0] * len(view.nodes)
-        """Messages to each provider so far: their sequence numbers."""
+        self._silent: frozenset[int] = frozenset()
+        """The nodes that tell no count."""
+        self._sent: list[list[Placements]] = [[] for _ in view.nodes]
+        """Messages to each provider so far."""
         self.queued: int | None = None
         """Queued jobs at the watched providers by the last disclosure."""
         self.counts: list[int] | None = None
@@ -77,8 +82,26 @@ class Episode:
         return {node: self._message(node, batch) for node, batch in batches.items()}
 
     def _message(self, node: int, batch: list[Placement]) -> Placements:
-        self._sent[node] += 1
-        return Placements(episode=self._number, sequence=self._sent[node], placements=batch)
+        sent = self._sent[node]
+        message = Placements(episode=self._number, sequence=len(sent) + 1, placements=batch)
+        sent.append(message)
+        return message
+
+    def sent(self, node: int) -> Sequence[Placements]:
+        """Return all messages to a provider so far, for one that has lost them."""
+        return self._sent[node]
+
+    async def change_members(self, available: Sequence[int], telling: Sequence[int]) -> None:
+        """Go on with other members, once all counts of the ones before have come."""
+        await self.catch_up()
+        nodes = range(len(self._view.nodes))
+        self._core.available = None if len(available) == len(nodes) else tuple(available)
+        self._silent = frozenset(nodes) - frozenset(telling)
+        self.watched = tuple(
+            name
+            for name in self._watchable
+            if name == self._view.cloud or self._view.nodes.index(name) not in self._silent
+        )
 
     async def catch_up(self, windows_ahead: int = 0) -> None:
         """Receive the disclosures of past windows until at most so many are undisclosed."""
@@ -88,7 +111,10 @@ class Episode:
     async def _disclosed_now(self, workloads: list[Workload]) -> list[Disclosed]:
         rows = await self._next_window(len(workloads))
         if self._core.visibility.level is Level.FULL:
-            loads = [await self._boundary.load(self._view.nodes, each) for each in workloads]
+            loads = [
+                await self._boundary.load(self._view.nodes, each, self._silent)
+                for each in workloads
+            ]
             rows = [row._replace(load=load) for row, load in zip(rows, loads, strict=True)]
         return rows
 
@@ -98,9 +124,18 @@ class Episode:
             totals = self._share_sum.totals(rows)
             self.queued = totals[-1]
             return [Disclosed(total=total) for total in totals]
-        self.queued, self.counts = sum(rows[-1]), list(rows[-1])
+        if self._silent:
+            rows = [self._with_silent(row) for row in rows]
+        told = [count for count in rows[-1] if count != UNSEEN]
+        self.queued, self.counts = sum(told), list(rows[-1])
         fogs = len(self._view.nodes)
         return [Disclosed(row[:fogs], row[fogs] if len(row) > fogs else None) for row in rows]
+
+    def _with_silent(self, row: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the counts of all nodes from those that tell theirs."""
+        told = iter(row)
+        nodes = range(len(self._view.nodes))
+        return (*(UNSEEN if node in self._silent else next(told) for node in nodes), *told)
 
     def flush(self) -> None:
         """Hand the record to the operating system, so that it survives this process."""

@@ -43,6 +43,8 @@ class Inbox:
         """When the workloads of each sources process were emitted, in the order of its messages."""
         self._last: dict[str, tuple[float, int]] = {}
         """The last emission of each sources process: its time and job."""
+        self._attempts: dict[int, int] = {}
+        """Of each job that was lost and emitted again."""
         self._next_ids = list(range(self._clusters * self._categories))
         """The next job of each stream, where ids count through the streams."""
 
@@ -80,6 +82,13 @@ class Inbox:
         return self._id_fault(workload)
 
     def _id_fault(self, workload: Workload) -> str | None:
+        if workload.attempt:
+            job, attempt = workload.job, workload.attempt
+            expected = self._attempts.get(job, 1) + 1
+            if job not in self._senders or attempt != expected:
+                return f"it cannot be emitted for the time {attempt}"
+            self._attempts[job] = attempt
+            return None
         if self._rules.numbered:
             stream = workload.cluster * self._categories + workload.category
             expected = self._next_ids[stream]

@@ -21,7 +21,7 @@ from fogveil.core.randomness import drawn
 from fogveil.protocol.clock_client import ClockClient, join_clock
 from fogveil.protocol.message_order import ArrivalCounter, OrderedInbox, parse_message
 from fogveil.protocol.participant import dispatch_messages, first_of, report
-from fogveil.v1.clock_pb2 import AgentDone, Begin, Grant, JoinRequest
+from fogveil.v1.clock_pb2 import AgentDone, Begin, Grant, JoinRequest, Members
 from fogveil.v1.workload_pb2 import Workloads
 
 log = logging.getLogger("agent")
@@ -112,7 +112,10 @@ class AgentProcess:
                     clock.send(agent_ready=episode.ready)
                     continue
                 assert episode is not None, "the clock begins an episode before it grants time"
-                if order.grant.last:
+                if order.WhichOneof("kind") == "members":
+                    await self._change_members(episode, order.members)
+                    clock.send(agent_done=AgentDone())
+                elif order.grant.last:
                     await episode.catch_up()
                     clock.send(agent_done=AgentDone(enough=self._end(episode)))
                 else:
@@ -142,8 +145,21 @@ class AgentProcess:
             self.boundary,
             self._settings.folder,
             window=self._settings.window,
+            latencies=self._settings.latency_changes,
             training_limits=self._training.agent.ahead_limits() if self._training else None,
         )
+
+    async def _change_members(self, episode: Episode, members: Members) -> None:
+        """Go on with other providers; send those that are back from a crash their jobs again."""
+        nodes = self._view.nodes
+        before = episode.watched
+        await episode.change_members(members.available[:], members.telling[:])
+        await self.boundary.unwatch(set(before) - set(episode.watched))
+        await self.boundary.watch(episode.watched)
+        for node in members.back:
+            topic = self._topics.placement(nodes[node])
+            for message in episode.sent(node):
+                self.relay.publish(topic, message.SerializeToString())
 
     def _policy(self, begin: Begin) -> Policy:
         if self._training:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fogveil.agent.inbox import EmissionRules
-from fogveil.agent.policy import AgentView
+from fogveil.agent.policy import AgentView, LatencyChange
 from fogveil.protocol.settings import Settings
 
 
@@ -25,6 +25,8 @@ class AgentSettings(Settings):
     """The agent's configuration: no fact about a provider but its name and address."""
 
     view: AgentView
+    latency_changes: tuple[LatencyChange, ...]
+    """The latencies from an instant on, in order of time: public, like the network."""
     providers: dict[str, str]
     """Where each provider's boundary is, as host:port."""
     sources: tuple[str, ...]

@@ -57,6 +57,21 @@ class Membership:
         self.silent = frozenset(node for node in nodes if not self._tells[node])
         return True
 
+    @property
+    def upcoming(self) -> Sequence[MembershipChange]:
+        """The changes that were not made yet."""
+        return self._changes[self._done :]
+
+    @property
+    def telling(self) -> tuple[int, ...]:
+        """The nodes that tell their counts."""
+        return tuple(node for node, tells in enumerate(self._tells) if tells)
+
+    @property
+    def taking(self) -> tuple[int, ...]:
+        """The nodes that take jobs."""
+        return tuple(node for node, takes in enumerate(self._takes) if takes)
+
     def _take(self, now: float) -> Iterable[MembershipChange]:
         begin = self._done
         while self._done < len(self._changes) and self._changes[self._done].at <= now:

@@ -14,7 +14,7 @@ from fogveil.protocol.identity import Identity
 from fogveil.protocol.recording import Recording
 from fogveil.protocol.settings import Settings
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the protocol; participants of different ones do not talk. 2 added padding."""
 WELCOME = (("welcome", "yes"),)
 """Initial metadata by which the clock admits a participant."""

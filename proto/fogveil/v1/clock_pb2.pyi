@@ -272,24 +272,28 @@ class JoinResponse(_message.Message):
     BEGIN_FIELD_NUMBER: _builtins.int
     GRANT_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def begin(self) -> Global___Begin: ...
     @_builtins.property
     def grant(self) -> Global___Grant: ...
     @_builtins.property
     def end(self) -> Global___End: ...
+    @_builtins.property
+    def members(self) -> Global___Members: ...
     def __init__(
         self,
         *,
         begin: Global___Begin | None = ...,
         grant: Global___Grant | None = ...,
         end: Global___End | None = ...,
+        members: Global___Members | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "grant", b"grant", "kind", b"kind"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "grant", b"grant", "kind", b"kind", "members", b"members"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "grant", b"grant", "kind", b"kind"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "grant", b"grant", "kind", b"kind", "members", b"members"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["begin", "grant", "end"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["begin", "grant", "end", "members"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -303,22 +307,68 @@ class Begin(_message.Message):
 
     EPISODE_FIELD_NUMBER: _builtins.int
     DRAW_FIELD_NUMBER: _builtins.int
+    REPEATED_ORDERS_FIELD_NUMBER: _builtins.int
     episode: _builtins.int
     draw: _builtins.int
     """The draw of the scenario's randomness: equal draws give equal workloads."""
+    repeated_orders: _builtins.int
+    """To a provider that is back from a crash: so many orders follow that it has carried out before. It
+    carries them out again, and tells nobody anything.
+    """
     def __init__(
         self,
         *,
         episode: _builtins.int = ...,
         draw: _builtins.int = ...,
+        repeated_orders: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draw", b"draw", "episode", b"episode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draw", b"draw", "episode", b"episode", "repeated_orders", b"repeated_orders"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Begin: _TypeAlias = Begin  # noqa: Y015
+
+@_typing.final
+class Members(_message.Message):
+    """Which Fog providers take jobs and tell their counts, in windows from here on. The agent answers with
+    AgentDone, once it has received all counts before.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: _builtins.int
+    AVAILABLE_FIELD_NUMBER: _builtins.int
+    TELLING_FIELD_NUMBER: _builtins.int
+    BACK_FIELD_NUMBER: _builtins.int
+    time: _builtins.float
+    """From when on."""
+    @_builtins.property
+    def available(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """By their numbers in the order of the scenario, as are all here."""
+
+    @_builtins.property
+    def telling(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def back(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """These are back from a crash without anything: the agent sends them their placements again."""
+
+    def __init__(
+        self,
+        *,
+        time: _builtins.float = ...,
+        available: _abc.Iterable[_builtins.int] | None = ...,
+        telling: _abc.Iterable[_builtins.int] | None = ...,
+        back: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "back", b"back", "telling", b"telling", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Members: _TypeAlias = Members  # noqa: Y015
 
 @_typing.final
 class Grant(_message.Message):
@@ -338,7 +388,9 @@ class Grant(_message.Message):
     all of them.
     """
     flush: _builtins.bool
-    """Providers: send results to the clusters, and say `ProviderDone`."""
+    """Providers: send results to the clusters, and say `ProviderDone`. Sources: publish nothing, wait
+    for results, and announce the next emissions anew, lost jobs among them.
+    """
     last: _builtins.bool
     """The last grant of the episode."""
     @_builtins.property
@@ -347,8 +399,10 @@ class Grant(_message.Message):
 
     @_builtins.property
     def expect(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """What the participant must have received in this episode before it goes on: a provider its
-        placements; the agent the workloads of each sources process.
+        """What the participant must have received in this episode before it goes on: a Fog provider its
+        placements; the agent the workloads of each sources process; sources the flushes of each provider,
+        one number for all where they are equal; the Cloud, where Fog providers come and go, the windows
+        that each has forwarded.
         """
 
     def __init__(

@@ -57,12 +57,15 @@ class Workload(_message.Message):
     CATEGORY_FIELD_NUMBER: _builtins.int
     EMITTED_FIELD_NUMBER: _builtins.int
     DEMAND_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     cluster: _builtins.int
     category: _builtins.int
     emitted: _builtins.float
     demand: _builtins.float
     """The job's demand as a factor of its category's, where it brings its own."""
+    attempt: _builtins.int
+    """2 and more: the job was lost in a crash, and is emitted again."""
     def __init__(
         self,
         *,
@@ -71,10 +74,11 @@ class Workload(_message.Message):
         category: _builtins.int = ...,
         emitted: _builtins.float = ...,
         demand: _builtins.float | None = ...,
+        attempt: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "demand", b"demand"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "category", b"category", "cluster", b"cluster", "demand", b"demand", "emitted", b"emitted", "job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "attempt", b"attempt", "category", b"category", "cluster", b"cluster", "demand", b"demand", "emitted", b"emitted", "job", b"job"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__demand: _TypeAlias = _typing.Literal["demand"]  # noqa: Y015
     _WhichOneofArgType__demand: _TypeAlias = _typing.Literal["_demand", b"_demand"]  # noqa: Y015
@@ -231,17 +235,21 @@ class Result(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
+    AGAIN_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     finished: _builtins.float
+    again: _builtins.float
+    """In place of `finished`: a crash has lost the job, and its cluster emits it again at this time."""
     def __init__(
         self,
         *,
         job: _builtins.int = ...,
         finished: _builtins.float = ...,
+        again: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "finished", b"finished", "job", b"job"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -108,8 +108,8 @@ class ResourcesBoundary(ResourcesServiceServicer):
     async def Look(  # noqa: N802, D102 (the protocol's name)
         self, requests: AsyncIterator[LookRequest], context: Any
     ) -> AsyncIterator[LookResponse]:
-        resources = self._core.resources()
         async for request in requests:
+            resources = self._core.resources()
             if request.category >= len(resources.expected):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the category is unknown")
             answer = self._core.answer_look(request)

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf, isfinite, nextafter
 
 from fogveil.core.errors import MisbehaviourError
 from fogveil.core.randomness import drawn
 from fogveil.protocol.identity import AGENT
 from fogveil.provider_node.forecast import FinishForecast
-from fogveil.provider_node.node import Served
+from fogveil.provider_node.node import Lost, Served
 from fogveil.provider_node.outbox import CLOUD, RESULT_SLOT, Outbox, aggregate_slot
 from fogveil.provider_node.provider import Provider, ProviderConfig
+from fogveil.provider_node.timetable import Effect
 from fogveil.v1.clock_pb2 import Grant
 from fogveil.v1.full_pb2 import LookRequest, LookResponse, Resources
 from fogveil.v1.workload_pb2 import Aggregates, Feedback, Placement, Result
@@ -140,7 +141,7 @@ class ProviderCore:
         many workloads were emitted, and the agent sends one message per window. Jobs beyond that
         are nobody's. The agent could probe the node with them, so none of their message is served.
         """
-        due = grant.expect[0] if grant.expect else inf
+        due = grant.expect[0] if grant.expect and not self._config.is_cloud else inf
         while self._held and self._released + len(self._held[0]) <= due:
             for job in self._held.popleft():
                 self.provider.accept(job.job, job.category, job.arrival)
@@ -166,7 +167,8 @@ class ProviderCore:
         if until != inf:
             self.now = until
         if self._forecast and (grant.forward or grant.flush):
-            self._send_later(self._forecast.advance(until))
+            jobs = self._forecast.advance(self._known_until(until))
+            self._send_later(jobs, self._forecast.take_lost())
         if grant.forward and not self._config.is_cloud:
             output.aggregates = self._outbox.take_aggregates()
         if grant.flush:
@@ -182,16 +184,31 @@ class ProviderCore:
         served = self.provider.advance(until)
         output.served += served
         output.passed_on += [self.provider.passes_on(job[0]) for job in served]
+        lost = self.provider.node.take_lost()
         if not self._forecast:
-            self._send_later(served)
+            self._send_later(served, lost)
 
-    def _send_later(self, jobs: list[Served]) -> None:
-        """Put into the outbox what follows from jobs whose finish is known."""
+    def _known_until(self, until: float) -> float:
+        """Return until when all arrivals are known: where nothing is placed here in a crash, too.
+
+        So what is on its way to a crash that loses it is reported at the crash.
+        """
+        for stop in self.provider.timetable.stops:
+            if stop.effect is Effect.LOSE and stop.at == until:
+                return nextafter(stop.back, -inf)
+        return until
+
+    def _send_later(self, jobs: list[Served], lost: list[Lost]) -> None:
+        """Put into the outbox what follows from jobs whose finish, or loss, is known."""
         outbox, provider, is_cloud = self._outbox, self.provider, self._config.is_cloud
-        placed = {job[0]: self._jobs.pop(job[0]) for job in jobs}
+        numbers = [*(job[0] for job in jobs), *(job[0] for job in lost)]
+        placed = {job: self._jobs.pop(job) for job in numbers}
+        for job, _, _, again in lost:
+            del self._senders[job]  # it may be placed here once more
+            outbox.add_result(self._owners[placed[job].cluster], Result(job=job, again=again))
         served = [job for job in jobs if job[4] < inf]
         if self._forecast:
-            outbox.add_slots(CLOUD, len(jobs))
+            outbox.add_slots(CLOUD, len(placed))
             for placement in placed.values():
                 outbox.add_slots(self._owners[placement.cluster])
         for job, _, _, _, finished in served:
@@ -219,12 +236,13 @@ class ProviderCore:
         known = job in self.demands  # answering changes nothing
         if self._config.demands_vary and not known:
             self.demands[job] = request.demand
-        service = provider.service_time(job, request.category)
+        service = provider.timed_service(job, request.category, self.now, self.now)
         if not known:
             self.demands.pop(job, None)
         return LookResponse(backlog=provider.node.backlog(self.now), service=service)
 
     def resources(self) -> Resources:
         """Return what only level `full` discloses."""
-        config = self._config
-        return Resources(ipt=config.ipt, ram=config.ram, expected=self.provider.expected)
+        provider, now = self.provider, self.now
+        ipt = provider.timetable.ipt.at(now)
+        return Resources(ipt=ipt, ram=self._config.ram, expected=provider.expected_at(now))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
-from math import nan
 
-from fogveil.provider_node.node import Served, TimedService
+from fogveil.provider_node.node import Lost, Served, TimedService
 from fogveil.provider_node.timetable import Effect, NodeChange
 
 
@@ -32,6 +31,8 @@ class FinishForecast:
         self._underway: list[tuple[float, int, int]] = []
         self._free_at = [0.0] * servers
         """A heap of the times at which each server has done all that has arrived."""
+        self.lost: list[Lost] = []
+        """Jobs that have arrived, or will, and that a crash will lose."""
 
     def accept(self, job: int, category: int, arrival: float) -> None:
         """Take a job that will arrive at the given time."""
@@ -41,7 +42,7 @@ class FinishForecast:
         """Return the jobs that arrive up to and including `until`, in that order.
 
         A job whose finish is infinite, as no real one's is, will never be served; one that a crash
-        will lose starts and finishes at no number.
+        will lose is among the lost instead.
         """
         underway, free_at = self._underway, self._free_at
         arrived: list[Served] = []
@@ -50,14 +51,21 @@ class FinishForecast:
             started = max(arrival, free_at[0])
             finished = started + self._service(job, category, arrival, started)
             for stop in self._stops:
-                if finished <= stop.at or started >= stop.back:
+                loses = stop.effect is Effect.LOSE
+                if finished <= stop.at or (arrival if loses else started) >= stop.back:
                     continue
-                if stop.effect is Effect.LOSE and arrival < stop.back:
-                    started = finished = nan
+                if loses:
+                    self.lost.append((job, category, arrival, stop.again))
+                    heapreplace(free_at, stop.back)
                     break
                 started = stop.back
                 finished = started + self._service(job, category, arrival, started)
-            if finished == finished:  # noqa: PLR0124 (a lost one's is no number)
+            else:
                 heapreplace(free_at, finished)
-            arrived.append((job, category, arrival, started, finished))
+                arrived.append((job, category, arrival, started, finished))
         return arrived
+
+    def take_lost(self) -> list[Lost]:
+        """Return the jobs found lost since the last call."""
+        lost, self.lost = self.lost, []
+        return lost

@@ -79,6 +79,8 @@ class ProviderProcess:
         self._closed = {name: ArrivalCounter("window", name) for name in settings.fogs}
         """Windows whose aggregates have all arrived, by Fog provider."""
         self._windows_forwarded = 0
+        self._repeated = 0
+        """Orders to carry out again, after a crash, without telling anybody anything."""
         self._journal: Journal | None = None
 
     async def open_port(self) -> None:
@@ -155,10 +157,11 @@ class ProviderProcess:
         """Carry out the clock's orders until the run ends."""
         try:
             async for order in clock.orders():
-                if order.WhichOneof("kind") == "begin":
+                kind = order.WhichOneof("kind")
+                if kind == "begin":
                     await self._begin(order.begin)
                     clock.send(provider_ready=ProviderReady())
-                else:
+                elif kind == "grant":
                     await self._run_window(order.grant)
                     if order.grant.flush:
                         clock.send(provider_done=ProviderDone())
@@ -167,6 +170,7 @@ class ProviderProcess:
                 self._journal.close()
 
     async def _begin(self, begin: Begin) -> None:
+        self._repeated = begin.repeated_orders
         if self._secure_sum:
             await self._secure_sum.begin(begin.episode)
         self._core.begin(begin.episode, begin.draw)
@@ -183,8 +187,9 @@ class ProviderProcess:
         """Wait for the jobs of a window, then go through it."""
         if self._config.is_cloud:
             self._windows_forwarded += grant.forward
-            for counter in self._closed.values():
-                await counter.wait_for(self._windows_forwarded)
+            forwarded = grant.expect or [self._windows_forwarded] * len(self._closed)
+            for counter, windows in zip(self._closed.values(), forwarded, strict=True):
+                await counter.wait_for(windows)
         else:
             await self._placed.wait_for(grant.expect[0])
         pending = self._process_window(grant)
@@ -195,12 +200,18 @@ class ProviderProcess:
     def try_window_now(self, order: JoinResponse) -> Awaitable[None] | None:
         """Go through an ordinary window at once if its placements have arrived (`FastPath`)."""
         grant = order.grant
-        if not grant.observe_at or grant.forward or self._placed.count < grant.expect[0]:
+        if self._repeated or not grant.observe_at or grant.forward:
+            return None
+        if self._placed.count < grant.expect[0]:
             return None
         return self._process_window(grant)
 
     def _process_window(self, grant: Grant) -> Awaitable[None] | None:
         output = self._core.process_window(grant)
+        if self._repeated:  # what it tells and sends was told and sent before the crash
+            self._repeated -= 1
+            self._keep_journal(output)
+            return None
         disclosing = self._boundary.disclose(output.counts) if output.counts else None
         if output.served or output.aggregates or output.feedback:
             return self._disclose_then_publish(disclosing, output)
@@ -219,6 +230,9 @@ class ProviderProcess:
         for owner, messages in output.feedback.items():
             for feedback in messages:
                 self.relay.publish(topics.feedback(owner, name), feedback.SerializeToString())
+        self._keep_journal(output)
+
+    def _keep_journal(self, output: WindowOutput) -> None:
         if output.served:
             assert self._journal is not None
             self._journal.add(output.served, output.passed_on, self._core.demands)

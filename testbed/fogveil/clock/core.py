@@ -10,16 +10,20 @@ secret. One window of decisions goes like this:
     agent        granted with the number of workloads to expect; it waits for the counts itself,
                  which providers push to it
     the Cloud    granted with the Fog providers in windows whose aggregates are forwarded
+
+Windows end before an instant at which Fog providers come or go; what happens at it is in `passage`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from math import inf, isfinite
+from math import inf, isfinite, nextafter
 
+from fogveil.clock.passage import Passage, Waiting
+from fogveil.clock.state import Demand, ProtocolError, Source, Window
+from fogveil.core.membership import Membership, MembershipChange
 from fogveil.protocol.identity import AGENT
 from fogveil.protocol.limits import LARGEST_WINDOW
 from fogveil.protocol.roster import Roster
@@ -33,6 +37,7 @@ from fogveil.v1.clock_pb2 import (
     Grant,
     JoinRequest,
     JoinResponse,
+    Members,
     SourcesDone,
 )
 
@@ -45,36 +50,34 @@ Order = tuple[str, JoinResponse]
 """A receiver and its message."""
 
 
-class ProtocolError(Exception):
-    """A participant sent a message that the protocol does not allow."""
-
-    def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{name} {what}")
-        self.name = name
-
-
-class _Source:
-    """The state of one sources process."""
-
-    def __init__(self) -> None:
-        self.next: list[float] = []
-        self.complete = False
-        self.busy = True
-        """It has not yet announced its next emissions."""
-
-
-@dataclass
-class _Window:
-    instants: list[float]
-    expect: list[int]
-    """Workloads of each sources process up to the last instant."""
-
-
 class Windows:
     """The state of one run: its episodes, and the windows of each."""
 
-    def __init__(self, roster: Roster, draws: Sequence[int] | None, first_draw: int = 1) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        draws: Sequence[int] | None,
+        first_draw: int = 1,
+        members: Sequence[MembershipChange] = (),
+        *,
+        tells_providers: bool = False,
+    ) -> None:
+        """Begin before the first episode.
+
+        `members` is when Fog providers come and go; `tells_providers` says whether providers have
+        to know of each other's coming and going, as they do where they add up to a total.
+        """
         self.roster = roster
+        self._tells_providers = tells_providers
+        self._member_changes = members
+        crashing = {change.node for change in members if change.crash}
+        self._orders_kept = {roster.fogs[node] for node in crashing}
+        """Who will need its orders again when it is back from a crash."""
+        self.down: set[str] = set()
+        """Who has crashed and is not back; nobody between episodes."""
+        self._demands: list[Demand] = []
+        self._crashing: set[str] = set()
+        """Whose process is being ended."""
         self._draws = draws
         """The draw of each episode; None counts them up until the agent wants no more."""
         self._first_draw = first_draw
@@ -96,24 +99,33 @@ class Windows:
         self._agent_finished = False
         self._ready: AgentReady | None = None
         self._not_ready = set(self.roster.all)
-        self._sources = {name: _Source() for name in self.roster.sources}
+        self._sources = {name: Source() for name in self.roster.sources}
         self._known_until = -inf
         """All workloads up to here have been announced."""
         self._instants: deque[tuple[float, str]] = deque()
         self._published = dict.fromkeys(self.roster.sources, 0)
         self._placed = [0] * len(self.roster.fogs)
-        self._window: _Window | None = None
+        self._window: Window | None = None
         """The window that the agent is deciding."""
         self._opened = 0
         self._flushed_at = 0
-        self._flushes = 0
+        self._flushes = dict.fromkeys((*self.roster.fogs, self.roster.cloud), 0)
+        """By provider."""
+        self._forwards = [0] * len(self.roster.fogs)
+        """Windows that each Fog provider was to forward to the Cloud."""
         self._open_flushes = dict.fromkeys((*self.roster.fogs, self.roster.cloud), 0)
+        self.members = Membership(len(self.roster.fogs), self._member_changes)
+        self._passage: Passage | None = None
+        """How providers come and go at the present instant."""
+        self._kept: dict[str, list[JoinResponse]] = {name: [] for name in self._orders_kept}
+        self._agent_busy = False
+        """The agent has not answered to the members that it was told."""
         self._agent_waits = False
         self._ending = False
         draws = self._draws
         draw = self._first_draw + self.episode if draws is None else draws[self.episode]
-        begin = JoinResponse(begin=Begin(episode=self.episode, draw=draw))
-        return [(name, begin) for name in self.roster.all]
+        self._begin = Begin(episode=self.episode, draw=draw)
+        return [(name, JoinResponse(begin=self._begin)) for name in self.roster.all]
 
     @property
     def placed(self) -> list[int]:
@@ -133,7 +145,7 @@ class Windows:
             return self._is_ready(name)
         if kind == "agent_done" and name == AGENT:
             return self._agent_done(message.agent_done)
-        if name in self._open_flushes:
+        if name in self._open_flushes and name not in self.down:
             if kind == "provider_ready" and name in self._not_ready:
                 return self._is_ready(name)
             if kind == "provider_done" and self._open_flushes[name]:
@@ -152,6 +164,8 @@ class Windows:
 
     def _is_ready(self, name: str) -> list[Order]:
         self._not_ready.discard(name)
+        if self._passage:
+            return self._go_on()
         if self._not_ready:
             return []
         assert self._ready is not None
@@ -178,6 +192,8 @@ class Windows:
             return self._is_ready(name)
         if self._ending:
             return self._end_if_drained()
+        if self._passage:
+            return self._go_on()
         orders = self._grant_sources()
         return orders if self._window else [*orders, *self._next_window()]
 
@@ -187,6 +203,7 @@ class Windows:
         if any(source.busy for source in sources) or len(self._instants) >= LARGEST_WINDOW:
             return []
         until = min((s.next[-1] for s in sources if not s.complete), default=inf)
+        until = min(until, self._before_retries)
         self._known_until = until
         orders: list[Order] = []
         fresh: list[tuple[float, str]] = []
@@ -202,6 +219,13 @@ class Windows:
         return orders
 
     @property
+    def _before_retries(self) -> float:
+        """The last instant before which no crash that is to come can add emissions."""
+        upcoming = self.members.upcoming
+        again = [c.at + c.notice for c in upcoming if c.notice is not None]
+        return nextafter(min(again), -inf) if again else inf
+
+    @property
     def _all_announced(self) -> bool:
         return all(s.complete and not s.next and not s.busy for s in self._sources.values())
 
@@ -210,14 +234,19 @@ class Windows:
     def _next_window(self) -> list[Order]:
         """Open the next window or end the episode; no orders if something is still missing."""
         assert self._ready is not None
-        if len(self._instants) < self._limit and not self._all_announced:
+        change = self.members.next_change
+        known = len(self._instants)
+        if change < inf:
+            known = sum(1 for _ in takewhile(lambda each: each[0] < change, self._instants))
+        complete = self._all_announced or self._known_until >= change
+        if known < self._limit and not complete:
             return []  # until sources announce more
         if max(self._open_flushes.values()) > MOST_OPEN_FLUSHES:
             self._agent_waits = True
             return []
-        if not self._instants:
-            return self._end()
-        size = min(self._limit, self.largest, len(self._instants))
+        if not known:
+            return self._pass_change() if change < inf else self._end()
+        size = min(self._limit, self.largest, known)
         taken = [self._instants.popleft() for _ in range(size)]
         # What is cut off is a window of its own: windows end where they ended before.
         self._limit = self._limit - size or self._ready.window
@@ -230,7 +259,7 @@ class Windows:
         expect = self._published.copy()
         for _, name in takewhile(lambda emission: emission[0] == until, self._instants):
             expect[name] += 1
-        self._window = _Window(instants, list(expect.values()))
+        self._window = Window(instants, list(expect.values()))
         self._opened += len(taken)
         self.time = until
         orders = self._grant_sources()
@@ -240,7 +269,106 @@ class Windows:
         orders.append((AGENT, grant))
         return orders
 
+    # --- providers that come and go --------------------------------------------------------------
+
+    def _pass_change(self) -> list[Order]:
+        at = self.members.next_change
+        changes = [change for change in self.members.upcoming if change.at == at]
+        self._passage = Passage(self._steps(at, changes))
+        return self._go_on()
+
+    def _steps(self, at: float, changes: Sequence[MembershipChange]) -> Iterator[Waiting]:
+        """Yield, step by step, the orders of an instant and what has to be awaited after them."""
+        fogs = self.roster.fogs
+        crashed = [fogs[change.node] for change in changes if change.crash]
+        back = [fogs[c.node] for c in changes if c.tells and fogs[c.node] in self.down]
+        self.time = at
+        if crashed:  # all that it has sent must have arrived
+            yield Waiting([], lambda: not any(each.busy for each in self._sources.values()))
+            yield Waiting(
+                self._grant_providers(at, [], flush=True),
+                lambda: not any(self._open_flushes.values()),
+            )
+            yield Waiting(
+                self._recheck_sources(at),
+                lambda: not any(each.busy for each in self._sources.values()),
+            )
+        if back:
+            self._demands += [Demand("restart", name) for name in back]
+            self._not_ready.update(back)
+            yield Waiting([], lambda: not self._not_ready)
+        self.members.advance(at)
+        self._agent_busy = True
+        members = Members(
+            time=at,
+            available=self.members.taking,
+            telling=self.members.telling,
+            back=[fogs.index(name) for name in back],
+        )
+        tell = JoinResponse(members=members)
+        yield Waiting(
+            [(AGENT, tell)],
+            lambda: not self._agent_busy and not any(self._open_flushes.values()),
+        )
+        if crashed:
+            self._crashing.update(crashed)
+            self._demands += [Demand("crash", name) for name in crashed]
+            yield Waiting([], lambda: self.down.issuperset(crashed))
+        if self._tells_providers:
+            present = [name for name in (*fogs, self.roster.cloud) if name not in self.down]
+            yield Waiting([(name, tell) for name in present], lambda: True)
+
+    def _go_on(self) -> list[Order]:
+        """Take the steps of the present instant that are due; then open the next window."""
+        assert self._passage is not None
+        orders = self._passage.advance()
+        if not self._passage.over:
+            return orders
+        self._passage = None
+        return [*orders, *self._grant_sources(), *self._next_window()]
+
+    def demands(self) -> list[Demand]:
+        """Return what the launcher has to do since the last call."""
+        demands, self._demands = self._demands, []
+        return demands
+
+    def awaits(self, name: str) -> bool:
+        """Return whether somebody is expected back from a crash."""
+        return name in self.down and name in self._not_ready
+
+    def left(self, name: str) -> list[Order] | None:
+        """Return the orders that follow from the crash of a provider; None for one unexpected."""
+        if name not in self._crashing:
+            return None
+        self._crashing.discard(name)
+        self.down.add(name)
+        return self._go_on() if self._passage else []
+
+    def rejoined(self, name: str) -> list[Order]:
+        """Return what a provider is told that is back from a crash: all that it was told before."""
+        self.down.discard(name)
+        kept = self._kept[name]
+        self._open_flushes[name] = sum(order.grant.flush for order in kept)
+        begin = Begin(episode=self._begin.episode, draw=self._begin.draw, repeated_orders=len(kept))
+        return [(name, JoinResponse(begin=begin)), *((name, order) for order in kept)]
+
+    def _recheck_sources(self, at: float) -> list[Order]:
+        """Let sources wait for all results until now, and announce anew what they will emit."""
+        orders: list[Order] = []
+        for name, source in self._sources.items():
+            source.busy = True
+            orders.append((name, _grant(until=at, expect=self._expected_flushes, flush=True)))
+        return orders
+
+    @property
+    def _expected_flushes(self) -> list[int]:
+        flushes = list(self._flushes.values())
+        return flushes[:1] if len(set(flushes)) == 1 else flushes
+
     def _agent_done(self, done: AgentDone) -> list[Order]:
+        if self._agent_busy and not done.placed:
+            self._agent_busy = False
+            return self._go_on()
         if self._ending:
             if AGENT not in self._not_ready:
                 raise ProtocolError(AGENT, "sent agent_done out of turn")
@@ -268,27 +396,37 @@ class Windows:
         return self._opened - self._flushed_at >= FLUSH_EVERY
 
     def _grant_providers(
-        self, until: float, instants: list[float], *, last: bool = False
+        self, until: float, instants: list[float], *, flush: bool = False, last: bool = False
     ) -> list[Order]:
         assert self._ready is not None
-        flush = last or self._flush_due
+        flush = flush or last or self._flush_due
         forward = flush or (self._ready.cloud and bool(instants))
         orders: list[Order] = []
-        for name, placed in zip(self.roster.fogs, self._placed, strict=True):
-            grant = _grant(until, instants, [placed], forward=forward, flush=flush, last=last)
+        for number, name in enumerate(self.roster.fogs):
+            if name in self.down:
+                continue
+            seen = [] if number in self.members.silent else instants
+            placed = self._placed[number]
+            grant = _grant(until, seen, [placed], forward=forward, flush=flush, last=last)
             orders.append((name, grant))
+            self._forwards[number] += forward
+            if name in self._kept:
+                self._kept[name].append(grant)
         if forward:
             seen = instants if self._ready.cloud else []
-            cloud = _grant(until, seen, forward=True, flush=flush, last=last)
+            expect = self._forwards if self._member_changes else ()
+            cloud = _grant(until, seen, expect, forward=True, flush=flush, last=last)
             orders.append((self.roster.cloud, cloud))
         if flush:
             self._flushed_at = self._opened
-            self._flushes += 1
-            for name in self._open_flushes:
+            for name in self._flushes.keys() - self.down:
+                self._flushes[name] += 1
                 self._open_flushes[name] += 1
         return orders
 
     def _continue_after_flush(self) -> list[Order]:
+        if self._passage:
+            return self._go_on()
         if self._ending:
             return self._end_if_drained()
         if self._agent_waits and max(self._open_flushes.values()) <= MOST_OPEN_FLUSHES:
@@ -304,7 +442,8 @@ class Windows:
         orders = self._grant_providers(inf, [], last=True)
         for name in self.roster.sources:
             self._sources[name].busy = True
-            orders.append((name, _grant(until=inf, expect=[self._flushes], last=True)))
+            expect = self._expected_flushes
+            orders.append((name, _grant(until=inf, expect=expect, last=True)))
         self._not_ready.add(AGENT)
         orders.append((AGENT, _grant(until=inf, last=True)))
         return orders

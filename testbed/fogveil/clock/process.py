@@ -12,9 +12,10 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from fogveil.clock.core import Order, ProtocolError, Windows
+from fogveil.clock.core import Order, Windows
 from fogveil.clock.pace import Pace, PaceOrder
 from fogveil.clock.settings import ClockSettings
+from fogveil.clock.state import ProtocolError
 from fogveil.core.errors import InfrastructureError, LostError
 from fogveil.core.safe_text import safe_text
 from fogveil.protocol.channels import PROTOCOL, WELCOME, start_server
@@ -35,7 +36,13 @@ LONGEST_NAME = 80
 
 async def serve(settings: ClockSettings) -> None:
     """Grant simulated time to the participants of a federated testbed."""
-    windows = Windows(settings.roster, settings.draws, settings.first_draw)
+    windows = Windows(
+        settings.roster,
+        settings.draws,
+        settings.first_draw,
+        settings.members,
+        tells_providers=settings.tells_providers,
+    )
     clock = Clock(settings, windows)
     server, port = await start_server(
         settings,
@@ -113,14 +120,19 @@ class Clock(ClockServiceServicer):
         report(joined=name)
         writing = asyncio.ensure_future(self._write(name, context))
         try:
-            if len(self._outboxes) == len(self._windows.roster.all):
+            if self._windows.awaits(name):
+                self._dispatch(self._windows.rejoined(name))
+            elif len(self._outboxes) == len(self._windows.roster.all):
                 self._all_joined.set()
                 self._dispatch(self._windows.begin())
             while (message := await context.read()) is not aio.EOF:
                 self._handle(name, message)
         finally:
             # The stream of a lost participant ends with its connection, or by keep-alive.
-            self._lose(name)
+            if (orders := self._windows.left(name)) is None:
+                self._lose(name)
+            else:
+                self._dispatch(orders)
             writing.cancel()
             self._present -= 1
             if not self._present:
@@ -136,7 +148,7 @@ class Clock(ClockServiceServicer):
             return f"{shown or 'somebody'} was set up for another run"
         if name not in self._windows.roster.all:
             return f"no participant is called '{shown}'"
-        if name in self._outboxes:
+        if name in self._outboxes and not self._windows.awaits(name):
             return f"{name} has joined already"
         return None
 
@@ -180,6 +192,8 @@ class Clock(ClockServiceServicer):
     # --- orders ----------------------------------------------------------------------------------
 
     def _dispatch(self, orders: list[Order]) -> None:
+        for demand in self._windows.demands():
+            report(**{demand.what: demand.name})
         if self._pace:
             self._orders.put_nowait(orders)
             self._windows.largest = 1 if self._pace.stepwise else LARGEST_WINDOW
@@ -192,7 +206,8 @@ class Clock(ClockServiceServicer):
         while True:
             for name, order in await self._orders.get():
                 if order.WhichOneof("kind") == "begin":
-                    pace.begin()
+                    if not order.begin.repeated_orders:
+                        pace.begin()
                 elif name not in self._windows.roster.sources and isfinite(order.grant.until):
                     await pace.wait(order.grant.until)
                 self._outboxes[name].put(order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fogveil.core.membership import MembershipChange
 from fogveil.protocol.roster import Roster
 from fogveil.protocol.settings import Settings
 
@@ -20,5 +21,9 @@ class ClockSettings(Settings):
     """Simulated time per second of the wall clock; None is as fast as it goes."""
     patience: float
     """Seconds in which everybody must have joined."""
+    members: tuple[MembershipChange, ...] = ()
+    """When Fog providers come and go."""
+    tells_providers: bool = False
+    """Whether providers have to know of each other's coming and going."""
     paced: bool = False
     """Whether the launcher paces it: it is then held until it is told to go on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import merge
+from math import inf
 
 from fogveil.core.randomness import KeyedErlang
 from fogveil.protocol.limits import LARGEST_WINDOW
@@ -79,6 +80,15 @@ class EmissionBuffer:
         due = [emission for emission in self._next if emission[0] <= until]
         del self._next[: len(due)]
         return due
+
+    def add(self, emitted: Iterable[Emission]) -> None:
+        """Add emissions that nobody knew of, all of them after what was taken."""
+        again = sorted(emitted)
+        horizon = self._next[-1] if self._next and not self.complete else (inf,)
+        later = [emission for emission in again if emission > horizon]
+        self._next = sorted([*self._next, *(each for each in again if each <= horizon)])
+        if later:
+            self._emitted = merge(later, self._emitted)
 
     def announce(self) -> list[float]:
         """Return the times of the next emissions: all or none of those of one instant."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from math import inf
 
 from fogveil.core.errors import MisbehaviourError
+from fogveil.sources.core import Emission
 from fogveil.v1.workload_pb2 import Workload
 
 
@@ -27,12 +29,41 @@ class ExpectedResults:
     def reset(self) -> None:
         """Begin an episode."""
         self._emitted: dict[int, float] = {}
+        self._kinds: dict[int, tuple[int, int]] = {}
+        self._lost: dict[int, float] = {}
+        """When jobs that were lost are emitted again."""
+        self._attempts: Counter[int] = Counter()
+        """How often jobs were lost."""
         self._senders: dict[tuple[int, bool], str] = {}
         """Who has sent the result of a job: a Fog provider, or the Cloud (True)."""
 
     def add(self, workloads: Iterable[Workload]) -> None:
         """Expect the results of workloads that are published."""
-        self._emitted.update((workload.job, workload.emitted) for workload in workloads)
+        for workload in workloads:
+            self._emitted[workload.job] = workload.emitted
+            self._kinds[workload.job] = workload.cluster, workload.category
+
+    def take_loss(self, job: int, sender: str, again: float) -> None:
+        """Take the news that a crash has lost a job, which is emitted again at that time."""
+        if job not in self._emitted or not self._emitted[job] < again < inf:
+            raise MisbehaviourError(
+                sender, f"{sender} says that it lost job {job}, which cannot be"
+            )
+        if (job, False) in self._senders or job in self._lost:
+            raise MisbehaviourError(sender, f"{sender} says that it lost job {job} once too often")
+        self._lost[job] = again
+
+    def take_lost(self) -> list[Emission]:
+        """Return the emissions of jobs that were lost since the last call."""
+        emissions = [(again, job, *self._kinds[job]) for job, again in self._lost.items()]
+        for job in self._lost:
+            self._attempts[job] += 1
+        self._lost.clear()
+        return emissions
+
+    def next_attempt(self, job: int) -> int:
+        """Return which attempt the emission of a job is, as messages say it: 0 is the first."""
+        return 1 + self._attempts[job] if job in self._attempts else 0
 
     def take(self, job: int, sender: str, finished: float) -> None:
         """Take a result; one that cannot be raises an error that names its sender."""

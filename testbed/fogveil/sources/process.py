@@ -67,7 +67,10 @@ class SourcesProcess:
         if message is None:
             return
         for due in self._feedback[sender].take(message.episode, message.sequence, message):
-            results = [(result.job, sender, result.finished) for result in due.results]
+            for result in due.results:
+                if result.again:
+                    self._expected.take_loss(result.job, sender, result.again)
+            results = [(r.job, sender, r.finished) for r in due.results if not r.again]
             for result in results:
                 self._expected.take(*result)
             assert self._records is not None, "messages are in order within an episode"
@@ -102,9 +105,11 @@ class SourcesProcess:
         self._records = ClusterRecords(self._settings.folder, begin.episode)
 
     async def _publish_window(self, grant: Grant) -> None:
-        if grant.last:
-            for counter in self._closed.values():
-                await counter.wait_for(grant.expect[0])
+        if grant.last or grant.flush:
+            expect = grant.expect if len(grant.expect) > 1 else [*grant.expect] * len(self._closed)
+            for counter, flushes in zip(self._closed.values(), expect, strict=True):
+                await counter.wait_for(flushes)
+            self._buffer.add(self._expected.take_lost())
             return
         self._now = grant.until
         due = self._buffer.take(grant.until)
@@ -115,6 +120,7 @@ class SourcesProcess:
                 category=category,
                 emitted=emitted,
                 demand=self._demands[job] if self._demands else None,
+                attempt=self._expected.next_attempt(job),
             )
             for emitted, job, cluster, category in due
         ]

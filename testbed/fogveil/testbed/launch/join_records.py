@@ -93,9 +93,12 @@ def join(world: World, split: Split, episode: int, sinks: Iterable[Sink]) -> str
     }
     cloud = journals[roster.cloud]
     joiner = Joiner(world.paths_over_time, sinks, retries=world.loses_jobs)
-    for decision in recorded.decisions:
+    final = {decision.job: number for number, decision in enumerate(recorded.decisions)}
+    for number, decision in enumerate(recorded.decisions):
         joiner.observed(decision.counts)
         joiner.decided(*decision[:6])
+        if final[decision.job] != number:
+            continue  # a crash lost it
         line = journals[roster.fogs[decision.node]][decision.job]
         if line.passed_on:
             joiner.forwarded(decision.job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +24,7 @@ from fogveil.protocol.credentials import Credentials
 from fogveil.protocol.identity import AGENT, AUDITOR, BROKER, CLOCK, Identity
 from fogveil.protocol.limits import LARGEST_WINDOW
 from fogveil.protocol.roster import Roster
-from fogveil.protocol.settings import Settings, write_settings
+from fogveil.protocol.settings import CONFIG, Settings, read_settings, write_settings
 from fogveil.provider_node.membership import TotalGroup
 from fogveil.provider_node.settings import ProviderSettings, TotalMembers
 from fogveil.sources.settings import SourcesSettings
@@ -282,6 +282,8 @@ class Split:
                 draws=None if plan.training else tuple(draw for _, draw in plan.episodes),
                 first_draw=plan.training.done + 1 if plan.training else 0,
                 speed=plan.speed,
+                members=self._world.members,
+                tells_providers=self._world.agent.disclosed is Level.TOTAL,
                 paced=plan.paced,
                 patience=plan.patience,
             )
@@ -304,6 +306,15 @@ class Split:
                 pads=self._plan.pads,
             )
         )
+
+    def settle_port(self, name: str, port: int | None) -> Path:
+        """Let a provider that is started again listen where it did before."""
+        path = self.folder_of(name) / CONFIG
+        if port is not None and self.site.listen(name).endswith(":0"):
+            settings = read_settings(path, ProviderSettings)
+            write_settings(replace(settings, listen=f"{LOOPBACK}:{port}"))
+            self.give_to_user(name)
+        return path
 
     def sources(self, name: str, clock: str) -> Path:
         """Write a sources process's: when its clusters emit what."""
@@ -357,6 +368,7 @@ class Split:
             AgentSettings(
                 **self._common(AGENT, clock),
                 view=self._world.agent,
+                latency_changes=self._world.latency_changes,
                 providers={
                     name: self.interpose(AGENT, name, address)
                     for name, address in providers.items()

@@ -24,7 +24,7 @@ class Participant:
     name: str
     role: str
     process: ProcessHandle
-    state: Literal["starting", "listening", "joined"] = "starting"
+    state: Literal["starting", "listening", "joined", "crashed"] = "starting"
     has_reported_port: bool = False
     port: int | None = None
     """Where it listens, if anywhere."""
@@ -60,7 +60,7 @@ def explain_failure(
     `lost` is whom the clock has reported as lost, `cut_off` whom the broker could not bear.
     """
     clock = participants[CLOCK]
-    ended = [participant for participant in participants.values() if participant.process.poll()]
+    ended = [p for p in participants.values() if p.process.poll() and p.state != "crashed"]
     by_code = {participant.process.poll(): participant for participant in ended}
     if refused := by_code.get(InputError.exit_code):
         refusal = InputError(f"{refused.name}: {refused.last_error}")

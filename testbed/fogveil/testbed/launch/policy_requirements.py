@@ -20,6 +20,7 @@ from fogveil.agent.policy import Level, Policy
 from fogveil.agent.policy_errors import FRAMES_SHOWN, LONGEST_FRAME
 from fogveil.agent.policy_files import PolicyFiles, read_policy_files
 from fogveil.core.errors import InputError
+from fogveil.core.plain import to_plain
 from fogveil.core.safe_text import safe_text
 from fogveil.protocol.enclosure import Enclosure
 from fogveil.protocol.namespaces import available_namespaces, enclosing_command
@@ -68,7 +69,7 @@ def requirements_of(spec: str, world: World, product: Path | None = None) -> Pol
     if policies.is_foreign(spec):
         # A missing file is refused at once, and one that only we can read is read here.
         files = read_policy_files(policies.parse_file_spec(spec)[0])
-        return _ask_inspector(spec, files, json.dumps(world.projection("agent")), product)
+        return _ask_inspector(spec, files, json.dumps(to_plain(world.agent)), product)
     policies.load(spec, world.agent)
     kind = policies.find(spec)
     return PolicyRequirements.of(kind)

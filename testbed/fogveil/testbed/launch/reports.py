@@ -54,6 +54,8 @@ class _ClockReport(_AnyReport):
     lost: Name = ""
     refused: str = ""
     over: Number = 0
+    crash: Name = ""
+    restart: Name = ""
     clock: _Position = _NOT_SENT
 
 
@@ -66,8 +68,9 @@ class _AgentStatus(_Table):
 
     decisions: Number
     queued: int | None
-    counts: list[Number] | None = None
-    """Queued jobs by provider, as the agent last saw them: Fog nodes, perhaps the Cloud."""
+    counts: list[Annotated[int, Field(ge=-1, lt=2**32)]] | None = None
+    """Queued jobs by provider, as the agent last saw them: Fog nodes, perhaps the Cloud. -1 is a
+    count that was not told."""
     phase: Name = ""
     epsilon: Finite = 0.0
     loss: float = 0.0  # that of a training that diverges is no finite number

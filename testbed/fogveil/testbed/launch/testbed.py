@@ -209,7 +209,7 @@ class Testbed:
             if self._somebody_ended():
                 self._wait_for_the_others()
         yield from self._new_reports()
-        if any(p.process.poll() for p in self.participants.values()):
+        if any(p.process.poll() for p in self.participants.values() if p.state != "crashed"):
             raise self._failure()
 
     def wait(self) -> None:
@@ -236,7 +236,34 @@ class Testbed:
         return [p for p in self.participants.values() if p.process.poll() is None]
 
     def _somebody_ended(self) -> bool:
-        return len(self._running()) < len(self.participants)
+        present = [p for p in self.participants.values() if p.state != "crashed"]
+        return any(p.process.poll() is not None for p in present)
+
+    def _crash(self, name: str) -> None:
+        """End a provider's process, as an event of the scenario says."""
+        participant = self._crashing(name)
+        participant.state = "crashed"
+        participant.process.kill()
+        participant.process.wait()
+        self.log(LAUNCHER, f"ended {name}: it crashes in the scenario")
+
+    def _restart(self, name: str) -> None:
+        """Start a provider again that has crashed."""
+        before = self._crashing(name)
+        if before.state != "crashed":
+            raise InfrastructureError(f"the clock asked for {name} again, which has not crashed")
+        config = self.split.settle_port(name, before.port)
+        self._start_participant(name, before.role, config)
+
+    def _crashing(self, name: str) -> Participant:
+        """Return a provider that crashes in the scenario; the clock may name no other."""
+        nodes = {self._world.nodes[change.node] for change in self._world.members if change.crash}
+        if name not in nodes:
+            raise InfrastructureError(
+                f"the clock asked for the crash of '{safe_text(name)}', which has none in the "
+                "scenario"
+            )
+        return self.participants[name]
 
     def _wait_for_the_others(self) -> None:
         """One participant has ended: so do the others, by themselves or by force."""
@@ -313,6 +340,10 @@ class Testbed:
                 )
             self.participants[joined].state = "joined"
         self._lost = report.get("lost", self._lost)
+        if crash := report.get("crash"):
+            self._crash(crash)
+        if restart := report.get("restart"):
+            self._restart(restart)
         if "accused" in report:
             participant.accusation = safe_text(report.get("sentence", ""))
         if "refused" in report:
