@@ -64,6 +64,10 @@ class TotalBelief:
         self._test = PageHinkley(delta=TOLERATED, threshold=ALARMING)
         self._steady = 0
         """The decision up to which the test had no evidence of a change."""
+        self._absent: frozenset[int] = frozenset()
+        """The nodes that took no jobs at the last decision."""
+        self._held: set[int] = set()
+        """Those of them that hold jobs which they do not tell: they have crashed."""
         self._excess = 0.0
         self.fired: list[tuple[float, Change | None]] = []
         """When a change was noticed, and what explains it."""
@@ -84,13 +88,19 @@ class TotalBelief:
 
     def observe(self, observation: Observation) -> None:
         """Continue to a decision instant; infer anew where that is due."""
-        if len(self._decisions) >= self._next_update:
+        if len(self._decisions) >= self._next_update and not self._held:
             self._infer()
         self._observation = observation
+        absent = _absent(observation, len(self._queues))
+        for node in self._held - absent:
+            self._return(node)
         for node, queue in enumerate(self._queues):
             finished = queue.advance(observation.time)
             self.finished[node] = self._unreported(finished) if self.known[node] else []
         assert observation.total is not None
+        for node in absent - self._absent:
+            self._notice_absence(node, observation.total)
+        self._absent = absent
         self._residuals.append(observation.total - sum(self.counts))
         if self._learned and self._test.add(self._residuals[-1]):
             self._adapt()
@@ -164,6 +174,24 @@ class TotalBelief:
         growth = LATER_GROWTH if self._learned else GROWTH
         self._next_update = int(growth * decisions) if decisions < LAST_UPDATE else sys.maxsize
 
+    def _notice_absence(self, node: int, total: int) -> None:
+        """Tell a crash from a node that drains: its jobs are not in the total any more."""
+        count = self.counts[node]
+        if abs(total - sum(self.counts) + count) < abs(total - sum(self.counts)):
+            self._held.add(node)
+            self._queues[node].hold()
+
+    def _return(self, node: int) -> None:
+        """Go on with a node that is back, and with the totals from now on: others mislead."""
+        self._held.remove(node)
+        self._queues[node].release(self._observation.time)
+        self._decisions.clear()
+        self._arrivals.clear()
+        self._residuals.clear()
+        self._steady = 0
+        self._test.reset()
+        self._next_update = LEARNED
+
     @property
     def _learned(self) -> bool:
         decided = len(self._decisions) >= LEARNED
@@ -225,3 +253,10 @@ class TotalBelief:
         new = [job for job in finished if job.job not in self._reported]
         self._reported.update(job.job for job in new)
         return new
+
+
+def _absent(observation: Observation, nodes: int) -> frozenset[int]:
+    """Return the nodes that take no jobs."""
+    if observation.available is None:
+        return frozenset()
+    return frozenset(range(nodes)) - frozenset(observation.available)

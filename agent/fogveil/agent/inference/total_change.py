@@ -42,8 +42,21 @@ def find_change(
 
     def counts(node: int, factors: Sequence[float]) -> Ints:
         arrivals, categories = lines[node]
-        times = [service[node][category] * factors[category] for category in categories]
-        return _counts(arrivals, times, instants[window], waiting=waiting)
+        left = _departures(arrivals, service[node][categories], np.array(factors)[categories])
+        return np.asarray(
+            np.searchsorted(arrivals, instants[window], side="right")
+            - np.searchsorted(left, instants[window], side="right"),
+            np.int64,
+        )
+
+    def _departures(arrivals: Floats, times: Floats, factors: Floats) -> Floats:
+        """Return when each job of a node leaves the count."""
+        free, left = -np.inf, np.empty(len(arrivals))
+        for place, (arrival, time, factor) in enumerate(zip(arrivals, times, factors, strict=True)):
+            start = max(free, arrival)
+            free = start + (time * factor if start >= since else time)
+            left[place] = start if waiting else free
+        return left
 
     nodes, categories = service.shape
     usual = [counts(node, [1.0] * categories) for node in range(nodes)]
@@ -63,14 +76,3 @@ def find_change(
             if misfit < least:
                 best, least = change, misfit
     return best
-
-
-def _counts(arrivals: Floats, times: Sequence[float], instants: Floats, *, waiting: bool) -> Ints:
-    """Return how many jobs of a node are counted at each instant."""
-    free, left = -np.inf, np.empty(len(arrivals))
-    for place, (arrival, time) in enumerate(zip(arrivals, times, strict=True)):
-        start = max(free, arrival)
-        free = start + time
-        left[place] = start if waiting else free
-    arrived = np.searchsorted(arrivals, instants, side="right")
-    return np.asarray(arrived - np.searchsorted(left, instants, side="right"), np.int64)
