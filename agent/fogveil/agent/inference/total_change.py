@@ -16,6 +16,8 @@ from fogveil.agent.inference.transcript import Floats, Ints, Transcript
 
 FACTORS = tuple(2.0 ** (step / 4) for step in range(-8, 9) if step)
 """By how much longer service may take: from a quarter to four times as long."""
+EARLIER = (0, 8, 16, 32)
+"""Decisions before it showed at which the change may have begun."""
 EXPLAINS = 0.6
 """The share of the misfit that an explanation may leave."""
 
@@ -37,19 +39,21 @@ def find_change(
     them.
     """
     instants = transcript.times
-    window = instants >= since
+    shown = int(np.searchsorted(instants, since))
+    begins = [float(instants[max(shown - earlier, 0)]) for earlier in EARLIER]
+    window = instants >= begins[-1]
     lines = [transcript.arrivals_at(node) for node in range(len(service))]
 
-    def counts(node: int, factors: Sequence[float]) -> Ints:
+    def counts(node: int, factors: Sequence[float], since: float) -> Ints:
         arrivals, categories = lines[node]
-        left = _departures(arrivals, service[node][categories], np.array(factors)[categories])
+        left = departures(arrivals, service[node][categories], np.array(factors)[categories], since)
         return np.asarray(
             np.searchsorted(arrivals, instants[window], side="right")
             - np.searchsorted(left, instants[window], side="right"),
             np.int64,
         )
 
-    def _departures(arrivals: Floats, times: Floats, factors: Floats) -> Floats:
+    def departures(arrivals: Floats, times: Floats, factors: Floats, since: float) -> Floats:
         """Return when each job of a node leaves the count."""
         free, left = -np.inf, np.empty(len(arrivals))
         for place, (arrival, time, factor) in enumerate(zip(arrivals, times, factors, strict=True)):
@@ -59,9 +63,10 @@ def find_change(
         return left
 
     nodes, categories = service.shape
-    usual = [counts(node, [1.0] * categories) for node in range(nodes)]
-    off = residuals[window]
-    best, least = None, EXPLAINS * float(np.abs(off - np.median(residuals[~window])).sum())
+    usual = [counts(node, [1.0] * categories, since) for node in range(nodes)]
+    usually = 0.0 if window.all() else float(np.median(residuals[~window]))
+    off = residuals[window] - usually
+    best, least = None, EXPLAINS * float(np.abs(off).sum())
     for factor in FACTORS:
         changes = [Change(node, None, factor) for node in range(nodes)]
         changes += [Change(None, category, factor) for category in range(categories)]
@@ -71,8 +76,9 @@ def find_change(
                 for category in range(categories)
             ]
             changed = range(nodes) if change.node is None else (change.node,)
-            more = sum(counts(node, factors) - usual[node] for node in changed)
-            misfit = float(np.abs(off - more).sum())
-            if misfit < least:
-                best, least = change, misfit
+            for begin in begins:
+                more = sum(counts(node, factors, begin) - usual[node] for node in changed)
+                misfit = float(np.abs(off - more).sum())
+                if misfit < least:
+                    best, least = change, misfit
     return best
