@@ -64,6 +64,8 @@ class TotalBelief:
         self._test = PageHinkley(delta=TOLERATED, threshold=ALARMING)
         self._steady = 0
         """The decision up to which the test had no evidence of a change."""
+        self._stale = 0
+        """The first decisions that are from before a change: they must not be inferred from."""
         self._absent: frozenset[int] = frozenset()
         """The nodes that took no jobs at the last decision."""
         self._held: set[int] = set()
@@ -163,6 +165,7 @@ class TotalBelief:
 
     def _infer(self) -> None:
         """Explain all totals so far, and compute the queues again from the new estimates."""
+        self._forget(self._stale)
         decisions = len(self._decisions)
         transcript = Transcript(self._view, tuple(self._decisions), tuple(self._arrivals))
         evidence = self._attempt.extend(transcript)
@@ -185,10 +188,7 @@ class TotalBelief:
         """Go on with a node that is back, and with the totals from now on: others mislead."""
         self._held.remove(node)
         self._queues[node].release(self._observation.time)
-        self._decisions.clear()
-        self._arrivals.clear()
-        self._residuals.clear()
-        self._steady = 0
+        self._forget(len(self._decisions))
         self._test.reset()
         self._next_update = LEARNED
 
@@ -196,6 +196,13 @@ class TotalBelief:
     def _learned(self) -> bool:
         decided = len(self._decisions) >= LEARNED
         return decided and self._excess <= 1 and bool(self.known.mean() > 1 / 2)
+
+    def _forget(self, decisions: int) -> None:
+        """Drop the first decisions."""
+        for kept in (self._decisions, self._arrivals, self._residuals):
+            del kept[:decisions]
+        self._steady = max(self._steady - decisions, 0)
+        self._stale = max(self._stale - decisions, 0)
 
     def _adapt(self) -> None:
         """Go on with what has changed, and forget the totals from before."""
@@ -210,18 +217,18 @@ class TotalBelief:
             waiting=self._view.count is CountKind.WAITING,
         )
         self.fired.append((self._observation.time, change))
-        first = max(steady - BEFORE, 0)
-        del self._decisions[:first], self._arrivals[:first], self._residuals[:first]
+        self._forget(max(steady - BEFORE, 0))
+        self._stale = min(steady, BEFORE)
         if change is None:
             self._attempt = self._begin_attempt()
-            self._next_update = FIRST_UPDATE
+            self._next_update = self._stale + FIRST_UPDATE
         else:
             place, sign = change.node, -1
             if place is None:
                 assert change.category is not None
                 place, sign = len(self._view.nodes) + change.category, 1
             self._attempt.population.shift(place, sign * log(change.factor), DOUBT)
-            self._next_update = LEARNED
+            self._next_update = self._stale + LEARNED
             self._set_estimates()
         self._test.reset()
 
