@@ -15,6 +15,7 @@ from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.launch.docker.engine_client import RUN_LABEL
 from fogveil.testbed.privacy.audit.procedure import TOTAL_OBSERVER
 from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario.load import parse_override
 
 ENDS_WITHIN = 90.0
 """It takes about 10 seconds, on a machine with nothing else to do; more than this is a hang."""
@@ -34,6 +35,21 @@ def test_containers_give_the_run_hash_of_the_embedded_engine(
     assert result["run_hash"] == run_embedded(load_scenario(TINY), policy)["run_hash"]
     assert result["mode"] == "docker"
     assert json.loads((tmp_path / "run.json").read_text())["run_hash"] == result["run_hash"]
+
+
+def test_a_crash_ends_a_container_and_another_takes_its_place(client, built, tmp_path):
+    crashes = (
+        '{at=500.0, kind="crash", node="fog-1", back=700.0},'
+        '{at=900.0, kind="crash", node="fog-2", back=1100.0, jobs="lost", notice=30.0}'
+    )
+    words = ("run", TINY, "--policy", "jsq", "--docker", "--json", "--seed", "1")
+    done = fogveil(*words, "--set", f"events=[{crashes}]", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    events = parse_override(f"events=[{crashes}]")[1]
+    expected = run_embedded(load_scenario(TINY, {"events": events}), "jsq")
+    assert result["run_hash"] == expected["run_hash"]
+    assert (tmp_path / "testbed.log").read_text().count("it crashes in the scenario") == 2
 
 
 def test_a_jobs_size_is_the_same_in_containers(client, built, tmp_path):

@@ -96,3 +96,31 @@ class Prints(Cycles):
         print('{"agent": 5, "listening": 7, "joined": "fog-1"}')  # noqa: T201
         print("half a line", end="")  # noqa: T201
         return super().place(seen)
+
+
+class AheadOfChanges(Ahead):
+    """Decides blindly among those that are there, and by what was told of earlier decisions."""
+
+    def reset(self):
+        super().reset()
+        self.told = 0
+
+    def place(self, seen):
+        self.decided.append(seen.job)
+        nodes = seen.available or range(len(self.view.nodes))
+        latency = self.view.up[seen.cluster][seen.category]
+        return nodes[int(seen.job + seen.attempt + 100 * max(latency)) % len(nodes)]
+
+    def learn(self, seen, node):
+        assert seen.job == self.decided.pop(0)
+        assert seen.available is None or node in seen.available
+        assert all(count >= 0 for count in map(seen.counts.__getitem__, seen.available or ()))
+
+
+class OnFirst(Policy):
+    """Does not ask who is there."""
+
+    needs = Level.COUNT
+
+    def place(self, seen):
+        return 0

@@ -109,6 +109,7 @@ def test_the_agents_projection_has_exactly_these_keys(world):
         "bandwidth",
         "seed",
         "settings",
+        "latency_changes",
     }
 
 

@@ -114,7 +114,7 @@ class Observation(NamedTuple):
 
     def without_disclosure(self) -> Observation:
         """Return the same decision without anything that the providers disclosed."""
-        return Observation(*self[:4], available=self.available, attempt=self.attempt)
+        return Observation(*self[:4], None, None, None, None, self.available, self.attempt)
 
 
 class Policy(ABC):

@@ -77,19 +77,22 @@ class Node:
         """Process every event up to and including `until`; return the jobs that finished."""
         underway, line, in_service = self._underway, self._line, self._in_service
         served: list[Served] = []
+        change_at = self._change_at
         while True:
-            now = in_service[0][0] if in_service else inf
+            now = change_at
+            if in_service and in_service[0][0] < now:
+                now = in_service[0][0]
             if underway and underway[0][0] < now:
                 now = underway[0][0]
-            now = min(now, self._change_at)
             if now > until or now == inf:
                 self.next_event = now
                 return served
             while in_service and in_service[0][0] == now:
                 finished, job, category, arrived, started = heappop(in_service)
                 served.append((job, category, arrived, started, finished))
-            if now == self._change_at:
+            if now == change_at:
                 self._change(now)
+                change_at = self._change_at
                 underway, line, in_service = self._underway, self._line, self._in_service
             while underway and underway[0][0] == now:
                 arriving = heappop(underway)

@@ -68,6 +68,11 @@ def generate(
     chosen = load(scenario, with_seed(overrides, federated=True), None)
     world = build_world(chosen)
     check(_plan(policy), world)
+    if any(change.crash for change in world.members):
+        raise InputError(
+            "events: Docker Compose ends and restarts no provider in the middle of a run; take the "
+            "crash out, or use fogveil run --docker"
+        )
     composition = Composition(
         chosen,
         find_scenario(scenario),

@@ -66,7 +66,7 @@ class Embedded:
         self._changes_at = self._next_change
         """When members or latencies change next."""
         self.new_latencies: LatencyChange | None = None
-        """The latencies that hold since the decision at hand, if they are new."""
+        """The latencies that hold since the decision at hand, until the policy is told."""
         self._joiner = Joiner(world.paths_over_time, sinks, retries=world.loses_jobs)
         self.providers = providers = Providers(world, self._joiner)
         calendar = Calendar()
@@ -104,16 +104,19 @@ class Embedded:
             return None
         emission = emitted[0]
         visibility, providers, members = self._visibility, self.providers, self._members
-        self.new_latencies = None
         if emission[0] >= self._changes_at:
             self._change(emission[0])
         attempt = self._retries.attempt(emission[1]) if self._retries else 1
         if self.level is Level.NONE:
-            return visibility.observation(emission, available=members.available, attempt=attempt)
+            return visibility.observation(
+                emission, (), None, None, None, members.available, attempt
+            )
         counts = tuple(providers.counts)
+        if members.silent:
+            counts = members.hide(counts, UNSEEN)
         observation = visibility.observation(
             emission,
-            members.hide(counts, UNSEEN) if members.silent else counts,
+            counts,
             providers.cloud.count if visibility.needs_cloud else None,
             None,
             self._load(emission) if self.level is Level.FULL else None,
@@ -142,7 +145,12 @@ class Embedded:
         load = Load(
             *(self._resources or self._current(time)),
             tuple(fog.node.backlog(time) for fog in fogs),
-            tuple(fog.timed_service(job, category, time, time) for fog in fogs),
+            tuple(
+                fog.service_time(job, category)
+                if self._resources
+                else fog.timed_service(job, category, time, time)
+                for fog in fogs
+            ),
         )
         return load.hiding(self._members.silent) if self._members.silent else load
 
@@ -205,6 +213,7 @@ def take_decisions(engine: Embedded, policy: Policy) -> Iterator[tuple[Observati
     while (observation := next_decision()) is not None:
         if engine.new_latencies:
             call_update(policy, engine.new_latencies, observation)
+            engine.new_latencies = None
         shown = observation.without_disclosure() if ahead or hidden else observation
         node = call_place(policy, shown, nodes)
         if ahead:

@@ -39,7 +39,7 @@ class Providers:
         fog = self.fogs[number]
         served = fog.advance(until)
         self.counts[number] = fog.count
-        if fog.node.lost and self.on_loss:
+        if self.on_loss and fog.node.lost:
             self.on_loss(fog.node.take_lost())
         if served:
             for job, category, arrival in fog.aggregates(served):

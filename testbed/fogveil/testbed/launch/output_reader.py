@@ -33,6 +33,8 @@ class OutputReader:
     def add(self, name: str, stream: Any, decode: Decode) -> None:
         """Read a stream of a participant from now on; whoever opened it closes it."""
         os.set_blocking(stream.fileno(), False)
+        for each in ("stdout", "stderr"):  # what one before it left unfinished
+            self._partial.pop((name, each), None)
         self._selector.register(stream, selectors.EVENT_READ, (name, decode))
         self._open[name] += 1
 

@@ -74,7 +74,10 @@ class Joiner:
     ) -> None:
         """Begin a run; with `retries`, in which jobs may be lost, all is kept to the end."""
         self._sinks = tuple(sinks)
-        self._paths, self._constant_paths = paths, paths.constant
+        self._paths = paths
+        constant = paths.constant
+        self._down = constant.down if constant else None
+        """The latencies back, where they never change."""
         self._retries = retries
         self._taken: list[tuple[int, float, int, int]] = []
         self._attempts: Counter[int] = Counter()
@@ -114,8 +117,8 @@ class Joiner:
         """Record jobs that finished at a Fog node."""
         for job, category, _, started, finished in jobs:
             row = self._open[job]
-            paths = self._constant_paths or self._paths.at(finished)
-            down = paths.down[row[1]][category][row[_NODE]]
+            latencies = self._down or self._paths.at(finished).down
+            down = latencies[row[1]][category][row[_NODE]]
             row[_STARTED : _RETURNED + 1] = started, finished, finished + down
             row[_OPEN] -= 1
             if not row[_OPEN]:
@@ -125,7 +128,7 @@ class Joiner:
         """Record aggregates that finished at the Cloud, each fed back to its cluster or not."""
         for (job, category, arrived, started, finished), fed_back in jobs:
             row = self._open.pop(job)
-            paths = self._constant_paths or self._paths.at(finished)
+            paths = self._paths.at(finished)
             down = paths.cloud_to_cluster[category][row[1]] if fed_back else nan
             row[_CLOUD_ARRIVED:] = arrived, started, finished, finished + down, 0
 

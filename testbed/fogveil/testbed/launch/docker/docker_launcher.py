@@ -99,6 +99,8 @@ class DockerLauncher:
         self._engine: EngineClient | None = None
         self._layout: Layout | None = None
         self._output = OutputReader()
+        self._containers: dict[str, str] = {}
+        """The last container of each participant."""
         self._health: SimpleQueue[HealthChange] = SimpleQueue()
         self._closing = ExitStack()
         self._closing.callback(self._output.close)
@@ -184,7 +186,9 @@ class DockerLauncher:
     ) -> ContainerProcess:
         owner = (os.getuid(), os.getgid()) if user is None else (user, user)
         spec = ContainerSpec(name, image, command, folder, owner)
-        container = self.engine.create_container(self.layout, spec)
+        if name in self._containers:  # it has crashed, and its name and addresses are needed
+            self.engine.remove_container(self._containers[name])
+        self._containers[name] = container = self.engine.create_container(self.layout, spec)
         process = ContainerProcess(self.engine.api, container, name, self._output)
         self._closing.callback(process.disconnect)
         return process

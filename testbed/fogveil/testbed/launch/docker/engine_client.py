@@ -157,6 +157,10 @@ class EngineClient:
             )
         return container
 
+    def remove_container(self, container: str) -> None:
+        """Remove a container, whatever state it is in."""
+        _remove_container(self.api, container)
+
     def events(self) -> Any:
         """Return a stream of what happens to the containers of this run: iterate, then close it."""
         return self.api.events(
