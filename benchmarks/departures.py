@@ -95,6 +95,13 @@ class Outcomes:
         self.estimates.append(max(0, _total(before) - _total(after)))
         self.left.append(before[node])
 
+    @property
+    def drained(self) -> Outcomes:
+        """The runs in which nothing was left."""
+        empty = [place for place, left in enumerate(self.left) if not left]
+        kept = ([each[place] for place in empty] for each in (self.counts, self.estimates))
+        return Outcomes(*kept, [0] * len(empty))
+
     def figures(self) -> tuple[str, ...]:
         """Return the cells of a row."""
         pairs = list(zip(self.counts, self.estimates, strict=True))
@@ -152,6 +159,12 @@ def outcomes(scenario: str, rate: float, policy: str, departure: Departure, runs
     return found
 
 
+def print_row(name: str, found: Outcomes) -> None:
+    """Print the figures of some departures."""
+    *figures, last = found.figures()
+    print(f"{name:22}", *(f"{figure:>13}" for figure in figures), f"  {last}", flush=True)
+
+
 def main() -> None:
     """Print how much the sums say about departures of each kind."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -164,9 +177,10 @@ def main() -> None:
         print(f"\nβ = {rate:g}, jobs placed by {policy}")
         print(f"{'':22}", *(f"{heading:>13}" for heading in HEADINGS), "  correlation")
         for departure in DEPARTURES:
-            *figures, last = outcomes(scenario, rate, policy, departure, runs).figures()
-            cells = (f"{figure:>13}" for figure in figures)
-            print(f"{departure.name:22}", *cells, f"  {last}", flush=True)
+            found = outcomes(scenario, rate, policy, departure, runs)
+            print_row(departure.name, found)
+            if departure.tells_until > AT and len(found.drained.counts) < runs:
+                print_row("  where it had drained", found.drained)
 
 
 if __name__ == "__main__":
