@@ -17,6 +17,11 @@ from pydantic import BaseModel
 
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.registry import AGENTS, find_agent
+from fogveil.agent.learning.relearning import (
+    ADAPTATION,
+    AdaptationHyperparameters,
+    transfer_hyperparameters,
+)
 from fogveil.testbed.scenario.models import Scenario
 
 Schema = dict[str, Any]
@@ -40,6 +45,14 @@ HYPERPARAMETERS = """# Hyper-parameters
 Every key of a file for `fogveil train --hyperparameters FILE.toml`, generated from the code that
 reads it. The names are those of the paper's table. A key that is left out keeps its default.
 """
+TRANSFER = """## A training that starts from an earlier one
+
+`fogveil train --from FILE` takes the values of the training that made the file, but for these; here
+as they follow from the paper's."""
+ADAPTING = """## An agent at work
+
+`fogveil run --adapt --hyperparameters FILE.toml` takes those of the agent's training, but for
+these, and has some more for `--adapt=auto`."""
 
 
 class KeyPage:
@@ -164,7 +177,29 @@ def hyperparameters_page() -> str:
         ]
         rows.append(f"| `{agent}` | {', '.join(changed) or 'none'} |")
     agents = "\n".join(["| agent | defaults of its own |", "|---|---|", *rows])
-    return "\n\n".join([HYPERPARAMETERS, *page.sections(), "## Agents", agents])
+    parts = [*page.sections(), "## Agents", agents, *_relearning_sections()]
+    return "\n\n".join([HYPERPARAMETERS, *parts])
+
+
+def _relearning_sections() -> Iterator[str]:
+    """Return what learning from a trained agent does otherwise: transfers, and agents at work."""
+    earlier = Hyperparameters()
+    later = transfer_hyperparameters(earlier, replay=False)
+    rows = [
+        f"| `{key}` | `{_toml(getattr(earlier, key))}` | `{_toml(value)}` |"
+        for key, value in later.model_dump().items()
+        if value != getattr(earlier, key)
+    ]
+    yield TRANSFER
+    yield "\n".join(["| key | earlier training | `--from` |", "|---|---|---|", *rows])
+    yield ADAPTING
+    yield "\n".join(["| key | default |", "|---|---|", *(
+        f"| `{key}` | `{_toml(value)}` |" for key, value in ADAPTATION.items()
+    )])  # fmt: skip
+    page = KeyPage(AdaptationHyperparameters)
+    properties = AdaptationHyperparameters.model_json_schema()["properties"]
+    own = {key: properties[key] for key in properties if key not in Hyperparameters.model_fields}
+    yield page.table("AdaptationHyperparameters", {"properties": own})
 
 
 def _field_docstrings(source: str) -> dict[tuple[str, str], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import pyarrow.csv
 import pytest
+from rich.console import Console
 from support import ROOT, make_run
+
+from fogveil.testbed.cli.progress import AuditSteps, CommandProgress
 
 ALWAYS = "from fogveil.agent.policy import Policy\nclass P(Policy):\n    place = lambda *_:"
 FOGVEIL = str(Path(sys.executable).parent / "fogveil")
@@ -295,6 +299,12 @@ def test_train_evaluate_and_figures(tmp_path):
     ("arguments", "sentence"),
     [
         (("train", "scenarios/tiny.toml", "--agent", "best"), "no agent is called 'best'"),
+        (("train", "tiny", "--agent", "parl", "--replay"), "--replay takes over the buffer of an"),
+        (("train", "tiny", "--agent", "parl", "--from", "no.npz"), "the checkpoint does not exist"),
+        (("run", "tiny", "--policy", "jsq", "--adapt"), "policy jsq cannot learn at work"),
+        (("run", "tiny", "--policy", "veil", "--adapt=off"), "--adapt=off: expected on (learn all"),
+        (("run", "tiny", "--policy", "jsq", "--hyperparameters", "x"), "is for a run with --adapt"),
+        (("up", "tiny", "--policy", "veil", "--adapt", "--docker"), "image does not hold"),
         (("train", "scenarios/tiny.toml", "--agent", "plrl-ed"), "needs disclosure level 'full'"),
         (("evaluate", "none.npz", "scenarios/tiny.toml"), "none.npz: the checkpoint does not"),
         (("figures", "none"), "none: is not a folder"),
@@ -345,3 +355,68 @@ def test_a_comparison_never_replaces_that_of_another_scenario(tmp_path):
         assert fogveil(*words[:4], "--seeds", seeds, *words[6:], cwd=tmp_path).returncode == 0
     folders = [path for path in (tmp_path / "runs/compare").iterdir() if path.name != "runs"]
     assert len(folders) == 2
+
+
+@pytest.mark.parametrize("words", [("--adapt",), ("--adapt=on",), ("--adapt", "on")])
+def test_adapt_needs_no_value_and_may_have_one(words, tmp_path):
+    """Wherever it stands: what follows is an option, the scenario or its value."""
+    for before, after in ((words, ("tiny",)), (("tiny",), words)):
+        options = ("--policy", "veil", "--horizon", 300, "--out", tmp_path)
+        done = fogveil("run", *before, *after, *options)
+        assert done.returncode == 0, done.stderr
+        assert "adapted/agent.npz (use it as --policy)" in done.stderr
+        assert json.loads((tmp_path / "run.json").read_text())["adapt"]["when"] == "on"
+
+
+class Pipe(io.StringIO):
+    """What a console writes into that is no terminal."""
+
+
+def test_a_pipe_gets_lines_with_the_time_left(monkeypatch):
+    moments = iter([0.0, 1.0, 6.0, 7.0])
+    monkeypatch.setattr("fogveil.testbed.cli.progress.time.monotonic", lambda: next(moments))
+    console = Console(file=Pipe())
+    with CommandProgress(console, lines=True) as progress:
+        progress.get_time = lambda: 0.0
+        task = progress.add_task("running", total=10)
+        for done in (1, 4, 5):
+            progress.update(task, completed=done)
+    assert console.file.getvalue().strip() == "running: 40% done, 9 s left"
+
+
+def test_an_audit_says_how_long_it_takes(monkeypatch):
+    moments = iter([0.0, 24.0, 32.0])
+    monkeypatch.setattr("fogveil.testbed.cli.progress.time.monotonic", lambda: next(moments))
+    steps = AuditSteps(1)
+    assert steps.begin("starting tiny") == "starting tiny (1 of 8, about 115 s left)"
+    assert steps.begin("trying every method") == (
+        "trying every method (2 of 8, about 3 min left)"  # at half the measured pace
+    )
+    assert steps.begin("something conspicuous") == "something conspicuous"
+
+
+LONG = (
+    *("run", "up", "compare", "sweep", "league", "train", "evaluate", "figures", "report"),
+    *("reproduce", "audit", "leakage", "map"),
+)
+
+
+@pytest.mark.parametrize("command", LONG)
+def test_long_commands_are_quiet_and_machine_readable_on_demand(command):
+    said = fogveil(command, "--help").stdout
+    assert "--quiet" in said
+    assert "--json" in said
+
+
+def test_quiet_prints_the_result_alone(tmp_path):
+    words = ("tiny", "--policies", "jsq,setr", "--seeds", "1", "--out", tmp_path)
+    done = fogveil("compare", *words, "--quiet", "--json")
+    assert done.stderr == ""
+    averages = json.loads(done.stdout)["averages"]
+    assert {row["policy"] for row in averages} == {"jsq", "setr"}
+    refused = fogveil("compare", "no-such-scenario", "--quiet")
+    assert refused.returncode == 2
+    assert "no-such-scenario" in refused.stderr, "an error is printed even so"
+    page = fogveil("report", tmp_path, "--out", tmp_path / "page.html", "--quiet", "--json")
+    assert json.loads(page.stdout)["written"] == str(tmp_path / "page.html")
+    assert page.stderr == ""

@@ -17,6 +17,7 @@ from docs.website import api_page, command_page, key_pages
 from docs.website.pictures import draw
 from docs.website.repository_links import source_pages
 from fogveil.agent.learning.hyperparameters import Hyperparameters
+from fogveil.agent.learning.relearning import AdaptationHyperparameters
 from fogveil.testbed.scenario.models import Scenario
 
 LOADED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="([^"]+)"')
@@ -122,6 +123,9 @@ def test_the_reference_has_every_hyperparameter():
         assert f"| `{key}` |" in page
     assert "| `buffer_capacity` | integer ≥ 200 | `1000000` |" in page
     assert "| `parl` | none |" in page
+    assert "| `training_steps` | `150000` | `30000` |" in page, "of a transfer"
+    for key in AdaptationHyperparameters.model_fields:
+        assert f"| `{key}` |" in page
 
 
 def test_the_reference_has_every_command_and_option():
@@ -130,6 +134,7 @@ def test_the_reference_has_every_command_and_option():
     section = page.partition("## `fogveil run`")[2].partition("\n## ")[0]
     assert "| `--policy <str>` |" in section
     assert "--source-processes" in section
+    assert "--adapt" in section
 
 
 def test_the_reference_of_a_module_has_its_public_names():

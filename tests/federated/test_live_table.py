@@ -47,6 +47,11 @@ def test_the_lines_say_which_counts_the_policy_looks_at(tmp_path, monkeypatch, p
     else:
         assert status["counts"] is None
     assert "\x1b" not in (tmp_path / "out" / "testbed.log").read_text()
+    narrow = Console(file=io.StringIO(), width=80, no_color=True)
+    narrow.print(picture)
+    lines = narrow.file.getvalue().splitlines()
+    assert len(lines) == 1 + len(rows), "a line is broken at 80 columns"
+    assert any(" s left; " in line for line in text.getvalue().splitlines())
 
 
 FULL = """

@@ -70,6 +70,10 @@ class Command:
             time.sleep(0.05)
         raise AssertionError("no link")
 
+    def errors(self) -> str:
+        """Return what was printed to stderr so far."""
+        return self._err.read_text()
+
     def finish(self) -> str:
         """Wait for the end, and return what was printed."""
         code = self.process.wait(PATIENCE / 1000)

@@ -117,6 +117,10 @@ def test_every_kind_becomes_one_file_without_addresses(
     commands = page.eval_on_selector_all("figcaption code", "all => all.map(e => e.textContent)")
     assert all(commands)
     assert commands or kind == "audit"
+    listings = page.eval_on_selector_all("summary", "all => all.map(e => e.textContent)")
+    assert kind == "audit" or any(text.startswith("scenario (TOML") for text in listings)
+    facts = page.eval_on_selector_all(".facts th", "all => all.map(e => e.textContent)")
+    assert {"commit", "command"} <= set(facts)
 
 
 def test_the_scenario_of_a_report_runs_again(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -62,6 +64,25 @@ def test_a_timeline_that_grows_equals_one_that_is_read(run: RunSource) -> None:
         assert grown.lines(now, nodes, 1, 99) == whole.lines(now, nodes, 1, 99)
         assert grown.in_system(now, nodes) == whole.in_system(now, nodes)
         assert grown.transit(now, 99) == whole.transit(now, 99)
+
+
+def test_two_looks_at_once_read_every_line_once(run: RunSource, tmp_path: Path) -> None:
+    """The last look of a page that ends may come while another one is under way."""
+    session = Session([run.folder])
+    order: list[str] = []
+
+    def update() -> None:
+        order.append("begins")
+        time.sleep(0.05)
+        order.append("ends")
+
+    session.runs[0].source.update = update  # type: ignore[method-assign]
+    threads = [Thread(target=session.look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert order == ["begins", "ends"] * 3
 
 
 def test_an_empty_timeline_has_a_state() -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import fogveil.agent.policies as policies
+from fogveil.agent.adaptation_host import AdaptationHost
 from fogveil.agent.boundary_client import BoundaryClient
 from fogveil.agent.episode import Episode
 from fogveil.agent.inbox import Inbox
@@ -53,7 +54,10 @@ def prepare(settings: AgentSettings) -> None:
     """Load our own policies before the process becomes the agent's user, and no user's code."""
     for spec in dict.fromkeys(settings.policies):
         if not policies.is_foreign(spec):
-            policies.load(_locate(settings, spec), settings.view)
+            located = _locate(settings, spec)
+            policies.load(located, settings.view)
+            if settings.adaptation:
+                AdaptationHost(settings, settings.adaptation, located, settings.view, 0)
     if settings.training:
         preload(settings.training)
 
@@ -73,6 +77,7 @@ class AgentProcess:
         self._view = view = settings.view
         self._topics = Topics(settings.run)
         self._training = TrainingHost(settings, settings.training) if settings.training else None
+        self._adaptation: AdaptationHost | None = None
         self._now = 0.0
         self.recording = settings.recording(lambda: self._now)
         self.boundary = BoundaryClient(settings, view, settings.providers, self.recording)
@@ -136,6 +141,7 @@ class AgentProcess:
             inbox.begin(begin.episode)
             self._emitted[name].reset()
         policy = self._policy(begin)
+        learner = self._training or self._adaptation
         self._watching.close()
         self._watching.enter_context(watching(policy))
         return Episode(
@@ -146,7 +152,7 @@ class AgentProcess:
             self._settings.folder,
             window=self._settings.window,
             latencies=self._settings.latency_changes,
-            training_limits=self._training.agent.ahead_limits() if self._training else None,
+            training_limits=learner.agent.ahead_limits() if learner else None,
         )
 
     async def _change_members(self, episode: Episode, members: Members) -> None:
@@ -167,7 +173,13 @@ class AgentProcess:
             return self._training.agent
         # A run's chance is that of its draw, as in the embedded engine.
         view = replace(self._view, seed=drawn(self._view.seed, begin.draw))
-        return policies.load(_locate(self._settings, self._settings.policies[begin.episode]), view)
+        spec = _locate(self._settings, self._settings.policies[begin.episode])
+        if self._settings.adaptation:
+            self._adaptation = AdaptationHost(
+                self._settings, self._settings.adaptation, spec, view, begin.episode
+            )
+            return self._adaptation.agent
+        return policies.load(spec, view)
 
     async def _decide(self, episode: Episode, grant: Grant) -> list[int]:
         """Decide a window, publish its placements and return how many each provider gets."""
@@ -188,11 +200,14 @@ class AgentProcess:
         """Close the episode; return whether the agent needs no further one."""
         episode.close()
         self._report_status(episode, now=True)
+        if self._adaptation:
+            self._adaptation.end()
         return self._training.end() if self._training else False
 
     def _report_status(self, episode: Episode, *, now: bool = False) -> None:
         if now or time.monotonic() - self._last_report > REPORT_PERIOD:
             self._last_report = time.monotonic()
-            progress = self._training.status() if self._training else {}
+            learner = self._training or self._adaptation
+            progress = learner.status() if learner else {}
             seen = {"queued": episode.queued, "counts": episode.counts}
             report(agent={"decisions": self._decisions, **seen, **progress})

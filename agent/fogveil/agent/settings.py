@@ -18,6 +18,20 @@ class TrainingSettings:
     hyperparameters: dict[str, Any]
     every: int
     """Episodes between checkpoints."""
+    start: str | None
+    """The trained agent to start from, as a file in the agent's folder."""
+    replay: bool
+    """Whether the buffer of that agent is taken over, too."""
+
+
+@dataclass(frozen=True)
+class AdaptationSettings:
+    """How the agents of the policies go on learning at work."""
+
+    adapt: str
+    """A value of `fogveil.agent.learning.adapting.Adapt`."""
+    changes: dict[str, Any]
+    """Hyper-parameters that differ from the defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,5 +49,6 @@ class AgentSettings(Settings):
     policies: tuple[str, ...]
     """The policy of each episode, by name or by its file in the agent's folder."""
     training: TrainingSettings | None
+    adaptation: AdaptationSettings | None
     window: int
     """Decisions per window; 1 is lockstep, 0 lets the policy's nature decide."""

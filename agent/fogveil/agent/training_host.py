@@ -7,6 +7,7 @@ from typing import Any
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.registry import find_agent
 from fogveil.agent.learning.training_state import TrainingState, library_versions
+from fogveil.agent.learning.transfer import Transfer
 from fogveil.agent.settings import AgentSettings, TrainingSettings
 from fogveil.protocol.participant import report
 
@@ -16,7 +17,12 @@ class TrainingHost:
 
     def __init__(self, settings: AgentSettings, training: TrainingSettings) -> None:
         hyperparameters = Hyperparameters(**training.hyperparameters)
-        self._state = TrainingState(settings.view, training.agent, hyperparameters, settings.folder)
+        transfer = None
+        if training.start:
+            transfer = Transfer(settings.folder / training.start, replay=training.replay)
+        self._state = TrainingState(
+            settings.view, training.agent, hyperparameters, settings.folder, transfer
+        )
         self._state.resume()
         self._checkpoint_period = training.every
         self.agent = self._state.agent

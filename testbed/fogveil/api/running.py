@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +15,13 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet
 
+from fogveil.agent.learning.adaptation import AdaptationRequest, parse_adapt
 from fogveil.api.policy_specs import AnyPolicy, as_policy, as_spec, check_policy
 from fogveil.core.errors import InputError
+from fogveil.testbed.engine.adapting_run import run_adapting
 from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.launch.federated_run import FederatedRun, Watch, testbed_folder
-from fogveil.testbed.launch.participant_config import Plan
-from fogveil.testbed.launch.policy_requirements import requirements_of
+from fogveil.testbed.launch.participant_config import Plan, check_windows
 from fogveil.testbed.records.run_records import MemoryRecords
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.world import build_world
@@ -108,6 +109,8 @@ def run(
     mode: Mode = "embedded",
     out: str | Path | None = None,
     progress: Callable[[float, int], None] | None = None,
+    adapt: str | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Run:
     """Run a scenario under a policy and return what happened.
@@ -116,9 +119,14 @@ def run(
     the records in a folder. `progress` is called with the simulated time and the number of
     decisions. In the modes `federated` and `docker` every participant is a process or a container,
     and `options` are those of `testbed`; without a seed they draw a secret one.
+
+    With `adapt="on"` a trained agent goes on learning while it works, with `adapt="auto"` when it
+    notices a drift; `hyperparameters` changes how. What it has learned is in `out`/adapted.
     """
     _check_mode(mode)
+    request = _adaptation(adapt, hyperparameters)
     if mode != "embedded":
+        options |= {"adapt": adapt, "hyperparameters": hyperparameters} if request else {}
         with testbed(scenario, policy, mode=mode, seed=seed, out=out, **options) as running:
             return running.wait(_progress_watch(progress))
     if options:
@@ -127,7 +135,10 @@ def run(
     chosen = as_scenario(scenario, seed)
     memory = MemoryRecords(build_world(chosen))
     folder = None if out is None else Path(out)
-    record = run_embedded(chosen, as_policy(policy), folder, progress, [memory])
+    if request:
+        record = run_adapting(chosen, as_policy(policy), request, folder, progress, [memory])
+    else:
+        record = run_embedded(chosen, as_policy(policy), folder, progress, [memory])
     return Run(record, memory.tables(), folder)
 
 
@@ -140,13 +151,16 @@ def testbed(
     seed: int | None = None,  # noqa: PT028
     out: str | Path | None = None,  # noqa: PT028
     announce: Callable[[str], None] = lambda _line: None,  # noqa: PT028
+    adapt: str | None = None,  # noqa: PT028
+    hyperparameters: Mapping[str, Any] | None = None,  # noqa: PT028
     **options: Any,
 ) -> Iterator[RunningTestbed]:
     """Start a testbed and yield it while it runs; leaving the context ends all participants.
 
     `options` are `broker`, `window`, `source_processes`, `speed`, `record` (keep every message),
     `secure` and `ports`. Without `out` the records are in a temporary folder that is removed at the
-    end. `announce` is told what takes long and what is not protected.
+    end. `announce` is told what takes long and what is not protected. `adapt` and
+    `hyperparameters` are those of `run`.
     """
     _check_mode(mode)
     if mode == "embedded":
@@ -160,8 +174,13 @@ def testbed(
     seed = secrets.randbits(SEED_BITS) if seed is None else seed
     chosen = as_scenario(scenario, seed)
     spec = as_spec(policy)
-    plan = Plan(policies=(spec,), contained=mode == "docker", **options)
-    requirements_of(spec, build_world(chosen)).check_window(plan.window, spec)
+    plan = Plan(
+        policies=(spec,),
+        contained=mode == "docker",
+        adaptation=_adaptation(adapt, hyperparameters),
+        **options,
+    )
+    check_windows(plan, build_world(chosen))
     with ExitStack() as stack:
         folder = stack.enter_context(testbed_folder(None if out is None else Path(out)))
         running = stack.enter_context(FederatedRun(chosen, plan, folder, folder, announce))
@@ -191,6 +210,16 @@ def as_scenario(scenario: AnyScenario, seed: int | None = None) -> Scenario:
     """Return a scenario, with another seed if one is given."""
     chosen = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
     return chosen if seed is None else chosen.replace(seed=seed)
+
+
+def _adaptation(
+    adapt: str | None, hyperparameters: Mapping[str, Any] | None
+) -> AdaptationRequest | None:
+    if adapt is None:
+        if hyperparameters:
+            raise InputError("hyperparameters: they are for adapt='on' or adapt='auto'")
+        return None
+    return AdaptationRequest(parse_adapt(adapt), hyperparameters or {})
 
 
 def _check_mode(mode: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fogveil.agent.learning.hyperparameters import change_hyperparameters
 from fogveil.agent.learning.registry import find_agent
+from fogveil.agent.learning.transfer import Transfer
 from fogveil.api.comparing import compare
 from fogveil.api.running import AnyScenario, as_scenario
 from fogveil.testbed.experiments.embedded_training import train as train_embedded
@@ -22,18 +23,23 @@ def train(
     *,
     seed: int | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
+    start: str | Path | None = None,
+    replay: bool = False,
 ) -> Path:
     """Train an agent (`parl`, `plrl-edql`, `veil`, …) and return its file, a policy like any other.
 
     A training that was stopped continues when it is called again with the same arguments.
-    `hyperparameters` changes values of the paper's table, such as `training_steps`.
+    `hyperparameters` changes values of the paper's table, such as `training_steps`. `start` is the
+    file of a trained agent to start from, with `replay` from its buffer, too.
     """
     kind = find_agent(agent)
+    transfer = Transfer(Path(start), replay=replay) if start else None
+    defaults = transfer.check(agent) if transfer else kind.defaults
     chosen = as_scenario(scenario, seed)
     if chosen.disclosure != kind.needs.word:
         chosen = chosen.replace(disclosure=kind.needs.word)
-    values = change_hyperparameters(kind.defaults, hyperparameters or {}, "hyperparameters")
-    return train_embedded(chosen, agent, Path(out), values)
+    values = change_hyperparameters(defaults, hyperparameters or {}, "hyperparameters")
+    return train_embedded(chosen, agent, Path(out), values, transfer=transfer)
 
 
 def evaluate(

@@ -157,18 +157,22 @@ class LearningAgent(Policy):
         since = self.rewarded - hyperparameters.population_decisions
         if since <= 0 or self.training_steps >= hyperparameters.training_steps:
             return
-        if since % hyperparameters.train_period == 0:
-            self.training_steps += 1
-            now, after = self.replay.sample(hyperparameters.batch_size, self._random)
-            if not len(now):  # no reward is known yet
-                return
+        if since % hyperparameters.train_period == 0 and not self._take_step():
+            return
+        if since % hyperparameters.target_update_period == 0:
+            self.learner.update_target()
+
+    def _take_step(self) -> bool:
+        """Take a training step; return whether any reward is known to learn from."""
+        self.training_steps += 1
+        now, after = self.replay.sample(self.hyperparameters.batch_size, self._random)
+        if len(now):
             self.loss = self.learner.train(
                 self.states(np.concatenate((now, after))),
                 self.replay.columns["action"][now],
                 self.rewards(now, after),
             )
-        if since % hyperparameters.target_update_period == 0:
-            self.learner.update_target()
+        return bool(len(now))
 
     # --- checkpoints ---------------------------------------------------------------------------
 

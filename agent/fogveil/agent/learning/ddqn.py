@@ -73,6 +73,11 @@ class DoubleQ:
         """Copy the online network to the target network."""
         self.target.parameters.copy_(self.online.parameters)
 
+    def adopt(self, parameters: Floats) -> None:
+        """Begin with the weights of another learner of the same shape."""
+        self.online.parameters.copy_(torch.from_numpy(parameters))
+        self.update_target()
+
     def state(self) -> dict[str, Any]:
         """Return the complete state for a checkpoint, as arrays."""
         networks = {"online": self.online, "target": self.target}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -71,30 +71,35 @@ class Hyperparameters(BaseModel):
         return self.epsilon_first + progress * (self.epsilon_last - self.epsilon_first)
 
 
-def read_hyperparameters(path: Path | None, defaults: Hyperparameters) -> Hyperparameters:
+H = TypeVar("H", bound=Hyperparameters)
+
+
+def read_hyperparameters(path: Path | None, defaults: H) -> H:
     """Return the defaults with the values that a TOML file changes."""
+    return change_hyperparameters(defaults, read_changes(path), str(path))
+
+
+def read_changes(path: Path | None) -> dict[str, Any]:
+    """Return the values of a TOML file as they are written."""
     if path is None:
-        return defaults
+        return {}
     try:
-        changes = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: is not TOML: {error}") from error
-    return change_hyperparameters(defaults, changes, str(path))
 
 
-def change_hyperparameters(
-    defaults: Hyperparameters, changes: Mapping[str, Any], where: str
-) -> Hyperparameters:
+def change_hyperparameters(defaults: H, changes: Mapping[str, Any], where: str) -> H:
     """Return the defaults with other values; an error says where they come from."""
     try:
-        return Hyperparameters.model_validate({**defaults.model_dump(), **changes})
+        return type(defaults).model_validate({**defaults.model_dump(), **changes})
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         key = ".".join(map(str, fault["loc"]))
         if fault["type"] == "extra_forbidden":
-            known = ", ".join(Hyperparameters.model_fields)
+            known = ", ".join(type(defaults).model_fields)
             raise InputError(
                 f"{where}: no hyper-parameter is called {key}; there are {known}"
             ) from error

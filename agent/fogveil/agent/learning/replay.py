@@ -34,10 +34,21 @@ class Replay:
         self.usable = np.ones(capacity, bool)
         """Whether a decision may be sampled: not before its reward is known."""
         self.added = 0
+        self._first = 0
+        """The first decision that may still be sampled."""
         self._next_age = 0
 
     def __len__(self) -> int:
         return min(self.added, self._capacity)
+
+    @property
+    def held(self) -> int:
+        """The decisions that may be sampled, as far as their rewards are known."""
+        return min(len(self), self.added - self._first)
+
+    def forget(self, kept: int) -> None:
+        """Never sample decisions again that are older than the last `kept`."""
+        self._first = max(self._first, self.added - kept)
 
     def begin_episode(self) -> None:
         """Start an episode with the next decision."""
@@ -61,6 +72,7 @@ class Replay:
         oldest = self.added - len(self)
         if oldest:
             oldest += self._reach  # what a state depends on must not be overwritten
+        oldest = max(oldest, self._first)
         batch = np.empty(0, np.int64)
         for _ in range(TRIES):
             if len(batch) >= size or self.added < oldest + 2:
@@ -79,8 +91,10 @@ class Replay:
     def state(self) -> dict[str, Any]:
         """Return the complete state for a checkpoint."""
         columns = {f"column_{name}": column[: len(self)] for name, column in self.columns.items()}
+        forgotten = {"first": np.int64(self._first)} if self._first else {}
         return {
             **columns,
+            **forgotten,
             "age": self.age[: len(self)],
             "usable": self.usable[: len(self)],
             "added": np.int64(self.added),
@@ -89,7 +103,29 @@ class Replay:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.added = int(state["added"])
+        self._first = int(state.get("first", 0))
         self.age[: len(self)] = state["age"]
         self.usable[: len(self)] = state["usable"]
         for name, column in self.columns.items():
             column[: len(self)] = state[f"column_{name}"]
+
+    def fits(self, state: Mapping[str, Any]) -> bool:
+        """Return whether another buffer's `state` has decisions of this shape."""
+        return {f"column_{name}" for name in self.columns} == {
+            name for name in state if name.startswith("column_")
+        } and all(
+            state[f"column_{name}"].shape[1:] == column.shape[1:]
+            for name, column in self.columns.items()
+        )
+
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        """Begin with the latest decisions of another buffer's `state`, which has any capacity."""
+        held, added = len(state["age"]), int(state["added"])
+        numbers = np.arange(added - held, added)[-self._capacity :]
+        places = numbers % max(held, 1)
+        self.added = kept = len(places)
+        self._first = min(self._reach, kept) if kept < added else 0  # their states are incomplete
+        self.age[:kept] = state["age"][places]
+        self.usable[:kept] = state["usable"][places] & (numbers >= state.get("first", 0))
+        for name, column in self.columns.items():
+            column[:kept] = state[f"column_{name}"][places]

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from fogveil.agent.learning.checkpoint import read_checkpoint, write_checkpoint
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.registry import find_agent, public_facts
+from fogveil.agent.learning.transfer import Transfer
 from fogveil.agent.policies import check_level
 from fogveil.agent.policy import AgentView
 from fogveil.core.errors import InputError
 from fogveil.core.version import source_commit
 
 CHECKPOINT, AGENT_FILE = "checkpoint.npz", "agent.npz"
-SAME = ("agent", "sizes", "hyperparameters", "seed", "public")
+SAME = ("agent", "sizes", "hyperparameters", "seed", "public", "started_from")
 """Header fields in which a checkpoint and the training that resumes it must agree."""
 
 
@@ -56,9 +57,14 @@ class TrainingState:
         name: str,
         hyperparameters: Hyperparameters | None,
         folder: Path,
+        transfer: Transfer | None = None,
     ) -> None:
+        """Begin a training, from the weights of an earlier one where a transfer is given."""
         kind = find_agent(name)
         check_level(name, kind, view.disclosed)
+        if transfer:
+            defaults = transfer.check(name)
+            hyperparameters = hyperparameters or defaults
         self.agent = kind(view, hyperparameters)
         self.episodes = 0
         """Finished episodes."""
@@ -71,6 +77,8 @@ class TrainingState:
             "sizes": list(self.agent.learner.online.sizes),
             "versions": library_versions(),
         }
+        if transfer:
+            self._header["started_from"] = transfer.apply(self.agent)
         self._phase = self.agent.phase
         self._cpu_start = time.process_time()
 
@@ -86,7 +94,7 @@ class TrainingState:
             return False
         header, arrays = read_checkpoint(path)
         for key in SAME:
-            if header[key] != json.loads(json.dumps(self._header[key])):
+            if header.get(key) != json.loads(json.dumps(self._header.get(key))):
                 raise InputError(
                     f"{path}: belongs to another training: its {key} differs; choose another --out"
                 )

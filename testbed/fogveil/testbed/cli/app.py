@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 
 from fogveil.core.errors import FogveilError
 from fogveil.core.version import VERSION
+from fogveil.testbed.cli.adapt import AdaptCommand
 from fogveil.testbed.cli.audit import audit
 from fogveil.testbed.cli.compare import compare, evaluate, figures
 from fogveil.testbed.cli.dashboard import dashboard
@@ -22,6 +24,7 @@ from fogveil.testbed.cli.league import league
 from fogveil.testbed.cli.leakage import leakage
 from fogveil.testbed.cli.map import map_parl
 from fogveil.testbed.cli.options import err, print_line
+from fogveil.testbed.cli.quiet import with_quiet
 from fogveil.testbed.cli.report import report
 from fogveil.testbed.cli.reproduce import reproduce
 from fogveil.testbed.cli.run import run, up
@@ -54,6 +57,7 @@ jobs, each node's count, or everything.
   fogveil plot runs/sweep/sweep --x rate --y p95              any column of it drawn
   fogveil league --policy my_policy.py:Mine   a policy's score on a fixed set of scenarios
   fogveil train tiny --agent parl --out runs/parl             train the paper's agent
+  fogveil run tiny --policy runs/parl/agent.npz --adapt=auto  it learns again when it must
   fogveil evaluate runs/parl/agent.npz tiny                   compare it with other policies
   fogveil figures runs/compare runs/parl                      the paper's figures
   fogveil report runs/first --out report.html                 any result as one page to mail
@@ -68,10 +72,28 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (run, up, down, compare, sweep, plot, league, train, evaluate, figures, report)
-for command in (*COMMANDS, reproduce, audit, inspect, leakage, dashboard):
-    app.command()(command)
-app.command(name="map")(map_parl)
+COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("run", with_quiet(run)),
+    ("up", with_quiet(up)),
+    ("down", down),
+    ("compare", with_quiet(compare)),
+    ("sweep", with_quiet(sweep)),
+    ("plot", plot),
+    ("league", with_quiet(league)),
+    ("train", with_quiet(train)),
+    ("evaluate", with_quiet(evaluate)),
+    ("figures", with_quiet(figures)),
+    ("report", with_quiet(report)),
+    ("reproduce", with_quiet(reproduce)),
+    ("audit", with_quiet(audit)),
+    ("inspect", inspect),
+    ("leakage", with_quiet(leakage)),
+    ("dashboard", dashboard),
+    ("map", with_quiet(map_parl)),
+)
+"""Those that may take longer than two seconds say how far they are, and have --quiet."""
+for name, command in COMMANDS:
+    app.command(name=name, cls=AdaptCommand if name in ("run", "up") else None)(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="List and show scenarios.", no_args_is_help=True)
 scenario_app.command(name="list")(list_scenarios)

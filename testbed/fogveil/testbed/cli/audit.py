@@ -7,12 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -32,6 +30,7 @@ from fogveil.testbed.cli.options import (
     out,
     print_line,
 )
+from fogveil.testbed.cli.progress import AuditSteps
 from fogveil.testbed.records.output import reporting_write_errors, write_json
 from fogveil.testbed.records.provenance import provenance
 
@@ -113,7 +112,8 @@ def audit(
             print_line(f"… changed for the challenge: {', '.join(applied.changed)}", err)
             plan = replace(plan, product=applied.product)
         try:
-            findings = run(chosen, plan, partial(_report_step, console=err))
+            steps = AuditSteps(len(procedure.POLICIES) if everything else 1)
+            findings = run(chosen, plan, lambda step: print_line(f"… {steps.begin(step)}", err))
         except InfrastructureError as error:
             if challenge is None:
                 raise
@@ -188,10 +188,6 @@ def _challenge_line(checks: list[str]) -> str:
         return "the audit did not notice the challenge: please report it"
     number = f"{len(checks)} check{'s' if len(checks) > 1 else ''}"
     return f"the challenge was caught by {', '.join(checks)} ({number})"
-
-
-def _report_step(step: str, console: Console) -> None:
-    print_line(f"… {step}", console)
 
 
 def _first_faults(faults: tuple[str, ...]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import typer
 from fogveil.core.errors import InputError
 from fogveil.testbed.cli.options import (
     ORACLE,
+    AsJson,
     Disclosure,
     Force,
     Override,
@@ -18,6 +19,7 @@ from fogveil.testbed.cli.options import (
     err,
     load,
     out,
+    print_json,
     print_line,
     progress_bar,
 )
@@ -32,6 +34,7 @@ from fogveil.testbed.experiments.comparison import evaluate as evaluate_comparis
 from fogveil.testbed.records.output import claim_folder, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import tables
+from fogveil.testbed.report.averages import average_table
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import find_scenario
 
@@ -77,6 +80,7 @@ def compare(
     override: Override = None,
     folder: Folder = None,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare policies over rates, horizons and seeds.
 
@@ -87,7 +91,7 @@ def compare(
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     overrides = collect_overrides(override, disclosure=disclosure)
     options = (scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
-    _compare(*options, common=COMPARED, force=force)
+    _compare(*options, common=COMPARED, force=force, as_json=as_json)
 
 
 def _compare(
@@ -102,6 +106,7 @@ def _compare(
     *,
     common: Path,
     force: bool,
+    as_json: bool,
 ) -> None:
     if rates is not None and load_scenario(scenario, overrides).sources.kind == "trace":
         raise InputError(
@@ -142,7 +147,7 @@ def _compare(
         raise
     averages = evaluate_comparison(comparison, reference)
     for table in tables.compare_tables(averages, reference):
-        tables.print_table(table, out)
+        tables.print_table(table, err if as_json else out)
     origin = provenance()
     paths = tables.write_comparison(averages, reference, folder, origin)
     paths.append(folder / "compare.json")
@@ -155,7 +160,11 @@ def _compare(
     plot_loops(averages, folder / "loops")
     plot_delays(averages, folder / "delays")
     paths += [folder / "loops.png", folder / "delays.png"]
-    print_line(f"written to {folder}: {', '.join(path.name for path in paths)}")
+    names = ", ".join(path.name for path in paths)
+    print_line(f"written to {folder}: {names}", err if as_json else out)
+    if as_json:
+        rows = average_table(averages).to_pylist()
+        print_json({"reference": reference, "averages": rows, "written": paths})
 
 
 def _described(comparison: Comparison, base: Scenario, reference: str) -> dict[str, Any]:
@@ -185,6 +194,7 @@ def evaluate(
     override: Override = None,
     folder: Folder = None,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare a trained agent with other policies.
 
@@ -193,7 +203,7 @@ def evaluate(
     chosen = [str(checkpoint), *(name.strip() for name in against.split(",") if name.strip())]
     overrides = collect_overrides(override)
     options = (scenario, overrides, chosen, rates, horizons, seeds, ORACLE, folder)
-    _compare(*options, common=EVALUATED, force=force)
+    _compare(*options, common=EVALUATED, force=force, as_json=as_json)
 
 
 def figures(
@@ -204,6 +214,7 @@ def figures(
     folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="For the figures.")] = Path(
         "runs/figures"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Draw the paper's figures from results.
 
@@ -211,8 +222,13 @@ def figures(
     """
     from fogveil.testbed.report.gallery import draw_all
 
-    drawn = draw_all(folders, folder)
+    with progress_bar() as progress:
+        task = progress.add_task("drawing", total=None)
+        drawn = draw_all(folders, folder)
+        progress.update(task, completed=1)
     for path in drawn.paths:
-        print_line(f"written: {path}.png, .svg and .pdf")
+        print_line(f"written: {path}.png, .svg and .pdf", err if as_json else out)
     if drawn.left_out:
         print_line(f"left out: {'; '.join(drawn.left_out)}", err)
+    if as_json:
+        print_json({"written": drawn.paths, "left_out": drawn.left_out})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -34,4 +35,11 @@ def dashboard(
     def announce(link: str) -> None:
         print_line(f"open in a browser, once: {link}\n(Ctrl-C ends it)")
 
-    asyncio.run(serve(session, frozenset(), announce, asyncio.Event().wait()))
+    async def until_terminated() -> None:
+        # A handler that raises would raise in any callback of the event loop, which goes on.
+        stopped = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+        await serve(session, frozenset(), announce, stopped.wait())
+
+    asyncio.run(until_terminated())
+    raise typer.Exit(128 + signal.SIGTERM)

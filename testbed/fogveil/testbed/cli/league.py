@@ -13,8 +13,7 @@ import typer
 
 import fogveil.agent.policies as policies
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import err, out, print_line, progress_bar
-from fogveil.testbed.cli.run import AsJson
+from fogveil.testbed.cli.options import AsJson, err, out, print_line, progress_bar
 from fogveil.testbed.experiments import league as definition
 from fogveil.testbed.experiments.comparison import execute_all
 from fogveil.testbed.experiments.league_page import (
@@ -129,7 +128,7 @@ def _execute(finished: list[Task], outstanding: list[Task], expected: ExpectedTi
     work = left = expected.of(outstanding)
     begun = reported = time.monotonic()
     try:
-        with progress_bar("{task.fields[runs]} runs") as progress:
+        with progress_bar("{task.fields[runs]} runs", lines=False) as progress:
             bar = progress.add_task("league", total=work, runs=f"{done}/{total}")
             for task in execute_all(outstanding):
                 done += 1

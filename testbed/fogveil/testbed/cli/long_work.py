@@ -22,7 +22,7 @@ def execute_with_progress(outstanding: Outstanding, processes: int, title: str) 
     remaining = Remaining(outstanding.seconds, processes)
     reported, last = 0.0, time.monotonic()
     try:
-        with progress_bar("{task.fields[left]} left") as progress:
+        with progress_bar("{task.fields[left]} left", lines=False) as progress:
             left = describe_time(remaining.seconds)
             bar = progress.add_task(title, total=remaining.total, left=left)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fogveil.core.version import source_commit
-from fogveil.testbed.cli.options import err, print_line
+from fogveil.testbed.cli.options import AsJson, err, out, print_json, print_line
 
 
 def map_parl(
@@ -22,6 +22,7 @@ def map_parl(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. [default: one per core]")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Map where the paper's agent works, and write docs/map.md with its figure.
 
@@ -50,4 +51,7 @@ def map_parl(
     if outstanding.trainings:
         check_packages()
     execute_with_progress(outstanding, processes, "mapping")
-    print_line(f"written: {write_map(docs, source_commit() or 'unknown')}")
+    written = write_map(docs, source_commit() or "unknown")
+    print_line(f"written: {written}", err if as_json else out)
+    if as_json:
+        print_json({"written": written})

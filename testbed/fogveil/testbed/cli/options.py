@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from math import inf
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fogveil.core.errors import InputError
 from fogveil.core.safe_text import safe_lines
+from fogveil.testbed.cli.progress import CommandProgress
 from fogveil.testbed.launch.participant_config import Plan
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import Table, parse_overrides
@@ -76,6 +77,10 @@ Record = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="Replace other results in the folder of --out.")
 ]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="End with one JSON object on standard output; all else: stderr."),
+]
 Speed = Annotated[
     float | None,
     typer.Option(help="Federated: simulated time units per second. [default: unlimited]"),
@@ -85,6 +90,18 @@ Speed = Annotated[
 def print_line(text: str, console: Console = out) -> None:
     """Print text, safe for a terminal, and else unchanged: not coloured, cut or wrapped."""
     console.print(safe_lines(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(result: Any) -> None:
+    """Print what --json promises: one object, on a line of its own, for scripts."""
+    print(json.dumps(result, default=str))  # noqa: T201
+
+
+def print_even_if_quiet(text: str) -> None:
+    """Print to stderr what nobody may miss: errors, warnings and links."""
+    before, err.quiet = err.quiet, False
+    print_line(text, err)
+    err.quiet = before
 
 
 def collect_overrides(settings: list[str] | None, **options: Any) -> dict[str, Any]:
@@ -140,17 +157,9 @@ def _replays_trace(file: Path | Table, overrides: dict[str, Any]) -> bool:
         return False
 
 
-def progress_bar(*columns: str) -> Progress:
-    """Return a progress bar that only a terminal shows."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        *(TextColumn(column) for column in columns),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
+def progress_bar(*columns: str, lines: bool = True) -> CommandProgress:
+    """Return a progress bar with the time left; a command with lines of its own has no others."""
+    return CommandProgress(err, *columns, lines=lines)
 
 
 def federated_plan(
@@ -182,9 +191,8 @@ def federated_plan(
             "federated runs: add --federated or --docker"
         )
     if insecure:
-        print_line(
+        print_even_if_quiet(
             "INSECURE: participants prove no identity and nothing is encrypted. "
             "Use this on one machine, to look at packets, and for nothing else.",
-            err,
         )
     return plan

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from fogveil.agent.learning.adaptation import AdaptationRequest, parse_adapt
 from fogveil.core.errors import FogveilError, InputError
 from fogveil.testbed.scenario import load_scenario
 
@@ -23,6 +24,18 @@ class _Federated:
 
 
 @dataclass(frozen=True)
+class _Adapt:
+    """How the agent of the run went on learning."""
+
+    when: str
+    hyperparameters: dict[str, Any]
+
+    @property
+    def request(self) -> AdaptationRequest:
+        return AdaptationRequest(parse_adapt(self.when), self.hyperparameters)
+
+
+@dataclass(frozen=True)
 class EarlierRun:
     """What run.json says of a run that is to be repeated."""
 
@@ -32,12 +45,14 @@ class EarlierRun:
     mode: Literal["embedded", "federated", "docker"]
     run_hash: str
     federated: _Federated = _Federated()
+    adapt: _Adapt | None = None
 
     def check_repeated(self, result: dict[str, Any], source: Path) -> str | None:
         """Say that a result has the same run hash; an error if not. None if it is another run."""
         # As scenarios, not as texts: one of an earlier version lacks keys that have defaults now.
         same = load_scenario(result["scenario"]) == load_scenario(self.scenario)
-        if not same or result["policy"] != self.policy:
+        learns = asdict(self.adapt) if self.adapt else None
+        if not same or result["policy"] != self.policy or result.get("adapt") != learns:
             return None
         if result["run_hash"] != self.run_hash:
             raise FogveilError(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import print_line
+from fogveil.testbed.cli.options import AsJson, err, out, print_json, print_line, progress_bar
 
 
 def report(
@@ -22,6 +22,7 @@ def report(
     page: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")] = Path(
         "report.html"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Write results as one HTML file that works without a network, as from a mail.
 
@@ -34,5 +35,13 @@ def report(
 
     if page.is_dir():
         raise InputError(f"--out {page}: is a folder; name a file in it, as in {page}/report.html")
-    write_page(make_document(folders), page)
-    print_line(f"written: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    with progress_bar("{task.completed}/{task.total} folders") as progress:
+        task = progress.add_task("drawing", total=len(folders))
+        document = make_document(folders, lambda done: progress.update(task, completed=done))
+        write_page(document, page)
+    size = page.stat().st_size
+    print_line(f"written: {page} ({size / 1e6:.1f} MB)", err if as_json else out)
+    if as_json:
+        print_json(
+            {"written": page, "bytes": size, "sections": [s.title for s in document.sections]}
+        )

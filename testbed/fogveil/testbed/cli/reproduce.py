@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import err, print_line
+from fogveil.testbed.cli.options import AsJson, err, print_json, print_line
 from fogveil.testbed.cli.options import out as standard_output
 from fogveil.testbed.report.tables import print_table
 
@@ -56,6 +56,7 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. [default: one per core]")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Repeat the paper's whole evaluation, and write docs/results.md with its figures.
 
@@ -115,5 +116,8 @@ def reproduce(
     execute_with_progress(outstanding, processes, "reproducing")
     from fogveil.testbed.experiments.reproduce.page import write_page
 
-    for path in write_page(plan):
-        print_line(f"written: {path}")
+    paths = list(write_page(plan))
+    for path in paths:
+        print_line(f"written: {path}", err if as_json else standard_output)
+    if as_json:
+        print_json({"written": paths})

@@ -14,8 +14,16 @@ import typer
 from rich.console import Console
 
 import fogveil.api as fogveil
+from fogveil.agent.policies import label_of
 from fogveil.core.errors import InputError
+from fogveil.testbed.cli.adapt import (
+    AdaptHyperparameters,
+    AdaptWord,
+    adaptation_lines,
+    adaptation_request,
+)
 from fogveil.testbed.cli.options import (
+    AsJson,
     Broker,
     Disclosure,
     Docker,
@@ -34,6 +42,7 @@ from fogveil.testbed.cli.options import (
     federated_plan,
     load,
     out,
+    print_even_if_quiet,
     print_line,
     progress_bar,
 )
@@ -41,10 +50,10 @@ from fogveil.testbed.cli.repeat import EarlierRun, read_earlier_run
 from fogveil.testbed.cli.seeds import noting_seed, with_seed
 from fogveil.testbed.launch.federated_run import run_federated
 from fogveil.testbed.launch.live_table import LiveTable
-from fogveil.testbed.launch.participant_config import check
-from fogveil.testbed.launch.policy_requirements import requirements_of
+from fogveil.testbed.launch.participant_config import check, check_windows
 from fogveil.testbed.launch.reports import Report
 from fogveil.testbed.launch.run_folder import is_running
+from fogveil.testbed.launch.side_by_side import run_side_by_side
 from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.privacy.inspect.capture import free_ports, packet_capture
 from fogveil.testbed.records.output import reporting_write_errors
@@ -55,17 +64,7 @@ from fogveil.testbed.scenario.world import build_world
 if TYPE_CHECKING:
     from fogveil.testbed.dashboard.run_page import RunPage
 
-PolicyName = Annotated[
-    str,
-    typer.Option(
-        help="A name from `fogveil policies`, a trained agent's file.npz, or file.py:Class."
-    ),
-]
 Horizon = Annotated[float | None, typer.Option(help="Simulated time at which sources stop.")]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print the summary as one JSON object; all else goes to stderr."),
-]
 
 
 def run(
@@ -87,6 +86,8 @@ def run(
     seed: Seed = None,
     disclosure: Disclosure = None,
     override: Override = None,
+    adapt: AdaptWord = None,
+    hyperparameters: AdaptHyperparameters = None,
     folder: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="For the records. [default: none are kept]"),
@@ -127,6 +128,9 @@ def run(
         window = window or earlier.federated.window or None
         if source_processes == 1:
             source_processes = earlier.federated.source_processes
+    request = adaptation_request(adapt, hyperparameters)
+    if earlier and earlier.adapt and not request:
+        request = earlier.adapt.request
     overrides = collect_overrides(override, horizon=horizon, seed=seed, disclosure=disclosure)
     kept = earlier.scenario.get("seed") if earlier else None
     chosen = load(source, with_seed(overrides, federated=federated or docker, earlier=kept), rate)
@@ -151,8 +155,8 @@ def run(
                 update(report["clock"]["time"], report["clock"]["decisions"])
 
         if federated or docker:
-            requirements_of(policy, build_world(chosen)).check_window(plan.window, policy)
-            plan = replace(plan, policies=(policy,))
+            plan = replace(plan, policies=(policy,), adaptation=request)
+            check_windows(plan, build_world(chosen))
             with noting_seed(overrides, chosen.seed):
                 (result,) = run_federated(chosen, plan, folder, watch, _announce)
         else:
@@ -160,7 +164,14 @@ def run(
                 raise InputError(
                     f"{folder}: a testbed is running in this folder; choose another --out"
                 )
-            result = fogveil.run(chosen, policy, out=folder, progress=update).record
+            result = fogveil.run(
+                chosen,
+                policy,
+                out=folder,
+                progress=update,
+                adapt=request.adapt.value if request else None,
+                hyperparameters=request.changes if request else None,
+            ).record
     _print_result(result, folder, as_json=as_json)
     if earlier and repeat and (sentence := earlier.check_repeated(result, repeat)):
         print_line(sentence, err)
@@ -183,12 +194,21 @@ def _what_to_run(
 
 def up(
     scenario: ScenarioFile,
-    policy: PolicyName,
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="A name from `fogveil policies`, a trained agent's file.npz, or file.py:Class. "
+            "With --dashboard also several, separated by commas: each has a testbed of its own, "
+            "with the same workloads."
+        ),
+    ],
     rate: Rate = None,
     horizon: Horizon = None,
     seed: Seed = None,
     disclosure: Disclosure = None,
     override: Override = None,
+    adapt: AdaptWord = None,
+    hyperparameters: AdaptHyperparameters = None,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -233,7 +253,9 @@ def up(
         record=True,
         docker=docker,
     )
-    plan = replace(plan, policies=(policy,), paced=as_page)
+    request = adaptation_request(adapt, hyperparameters)
+    names = _side_by_side(policy, as_page=as_page, other=docker or bool(packets))
+    plan = replace(plan, policies=names[:1], paced=as_page, adaptation=request)
     if packets and not insecure:
         raise InputError(f"--packets {packets}: encrypted packets show nothing: add --insecure")
     if packets and docker:
@@ -244,27 +266,34 @@ def up(
     if packets:
         plan = replace(plan, ports=free_ports(len(world.nodes) + 2))
     check(plan, world)
-    requirements_of(policy, world).check_window(plan.window, policy)
+    for name in names:
+        check_windows(replace(plan, policies=(name,)), world)
     created = None if folder else _create_folder(chosen.name)
     folder = folder or created
     assert folder is not None
-    print_line(f"testbed: {folder} (log of all participants: {folder}/testbed.log)", err)
+    folders = {name: folder / f"{place}-{label_of(name)}" for place, name in enumerate(names, 1)}
+    if len(names) == 1:
+        folders = {policy: folder}
+    for each in folders.values():
+        print_line(f"testbed: {each} (log of all participants: {each}/testbed.log)", err)
     try:
         capture = packet_capture(packets, plan.ports) if packets else nullcontext()
         with (
             capture,
             noting_seed(overrides, chosen.seed),
-            _page(chosen, policy, folder) if as_page else nullcontext() as page,
+            _page(chosen, folders) if as_page else nullcontext() as page,
             LiveTable(err, chosen.horizon) as table,
         ):
             started = page.show if page else None
-            (result,) = run_federated(chosen, plan, folder, table.watch, _announce, started)
-            _print_result(result, folder, as_json=as_json)
+            results = run_side_by_side(chosen, plan, folders, table.watch, _announce, started)
+            for result, each in zip(results, folders.values(), strict=True):
+                _print_result(result, each, as_json=as_json)
             if page and err.is_terminal:
                 print_line("the page stays open until Ctrl-C", err)
                 page.wait()
     except KeyboardInterrupt:
-        print_line(f"stopped; the participants' records are in {folder}/participants", err)
+        for each in folders.values():
+            print_line(f"stopped; the participants' records are in {each}/participants", err)
         raise
     finally:
         with suppress(OSError):
@@ -272,11 +301,25 @@ def up(
                 created.rmdir()  # if it is still empty
 
 
-def _page(scenario: Scenario, policy: str, folder: Path) -> RunPage:
+def _side_by_side(policies: str, *, as_page: bool, other: bool) -> tuple[str, ...]:
+    """Return the policies that were named: several where a page shows them side by side."""
+    names = tuple(dict.fromkeys(name.strip() for name in policies.split(",") if name.strip()))
+    if len(names) > 1 and not as_page:
+        raise InputError(
+            f"--policy {policies}: several stand side by side with --dashboard: add it"
+        )
+    if len(names) > 1 and other:
+        raise InputError(
+            f"--policy {policies}: several policies go with neither --docker nor --packets"
+        )
+    return names or (policies,)
+
+
+def _page(scenario: Scenario, folders: dict[str, Path]) -> RunPage:
     from fogveil.testbed.dashboard.run_page import RunPage
 
     return RunPage(
-        scenario, policy, folder, lambda link: print_line(f"open in a browser, once: {link}", err)
+        scenario, folders, lambda link: print_even_if_quiet(f"open in a browser, once: {link}")
     )
 
 
@@ -307,6 +350,8 @@ def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool)
     )
     if folder:
         print_line(f"records: {folder}/jobs.parquet, decisions.parquet, run.json", console)
+    for line in adaptation_lines(result, folder):
+        print_line(line, err)
     if as_json:
         keys = ("name", "policy", "level", "mode", "seed", "run_hash", "wall_seconds")
         line = {key: result[key] for key in (*keys, "cpu_seconds")} | result["summary"]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import Force, err, print_line
+from fogveil.testbed.cli.options import AsJson, Force, err, out, print_json, print_line
 
 
 def sweep(
@@ -27,6 +27,7 @@ def sweep(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. [default: one per core]")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run policies over a grid of scenario keys and seeds, into one table.
 
@@ -67,10 +68,16 @@ def sweep(
         check_packages()
     execute_with_progress(outstanding, processes, f"sweeping {file.stem}")
     table = write_results(plan)
-    print_line(f"written: {plan.out}/{TABLE}.parquet and .csv, {table.num_rows:,} rows")
+    console = err if as_json else out
+    written = f"written: {plan.out}/{TABLE}.parquet and .csv, {table.num_rows:,} rows"
+    print_line(written, console)
     key, *others = varied_columns(table) or ["policy"]
     by = ",".join(["policy", *others])
-    print_line(f'draw them: fogveil plot {plan.out} --x "{key}" --y mean --by "{by}"')
+    plot_command = f'fogveil plot {plan.out} --x "{key}" --y mean --by "{by}"'
+    print_line(f"draw them: {plot_command}", console)
+    if as_json:
+        table_file = plan.out / f"{TABLE}.parquet"
+        print_json({"written": table_file, "rows": table.num_rows, "plot": plot_command})
 
 
 def plot(

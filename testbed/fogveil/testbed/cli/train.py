@@ -14,7 +14,10 @@ from fogveil.agent.learning.checkpoint import read_header
 from fogveil.agent.learning.hyperparameters import read_hyperparameters
 from fogveil.agent.learning.registry import AGENTS, find_agent
 from fogveil.agent.learning.training_state import CHECKPOINT
+from fogveil.agent.learning.transfer import Transfer
+from fogveil.core.errors import InputError
 from fogveil.testbed.cli.options import (
+    AsJson,
     Broker,
     Disclosure,
     Federated,
@@ -29,6 +32,8 @@ from fogveil.testbed.cli.options import (
     err,
     federated_plan,
     load,
+    out,
+    print_json,
     print_line,
     progress_bar,
 )
@@ -45,6 +50,18 @@ def train(
         Path | None,
         typer.Option(metavar="FILE", help="TOML file with the values that differ from defaults."),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Start from a trained agent's weights, with defaults of a shorter training; veil "
+            "and veil-total may come from a scenario of another shape.",
+        ),
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="With --from checkpoint.npz: from its buffer, too.")
+    ] = False,
     every: Annotated[int, typer.Option(min=1, help="Episodes between checkpoints.")] = 10,
     folder: Annotated[
         Path | None,
@@ -62,6 +79,7 @@ def train(
     window: Window = None,
     source_processes: SourceProcesses = 1,
     insecure: Insecure = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train an agent, or continue its training.
 
@@ -92,7 +110,11 @@ def train(
         insecure=insecure,
     )
     PolicyRequirements.of(kind).check_window(plan.window, agent)
-    values = read_hyperparameters(hyperparameters, kind.defaults)
+    if replay and not start:
+        raise InputError("--replay takes over the buffer of an earlier training: name it by --from")
+    transfer = Transfer(start, replay=replay) if start else None
+    defaults = transfer.check(agent) if transfer else kind.defaults
+    values = read_hyperparameters(hyperparameters, defaults)
     columns = [
         *("{task.fields[speed]:,.0f}/s", "ε {task.fields[epsilon]:.2f}"),
         *("loss {task.fields[loss]:.3f}", "return {task.fields[last]:.1f}"),
@@ -120,14 +142,21 @@ def train(
         try:
             if federated:
                 announce = partial(print_line, console=err)
-                light = train_federated(chosen, agent, folder, plan, values, every, watch, announce)
+                light = train_federated(
+                    *(chosen, agent, folder, plan, values, every, watch, announce, transfer)
+                )
             else:
-                light = train_agent(chosen, agent, folder, values, every, watch)
+                light = train_agent(chosen, agent, folder, values, every, watch, transfer)
         except KeyboardInterrupt:
             progress.stop()
             print_line(f"stopped; {_how_to_continue(folder, every)}", err)
             raise
-    print_line(f"trained: {light} (use it as --policy {light}; log in {folder}/episodes.jsonl)")
+    log = folder / "episodes.jsonl"
+    print_line(
+        f"trained: {light} (use it as --policy {light}; log in {log})", err if as_json else out
+    )
+    if as_json:
+        print_json({"agent": agent, "scenario": chosen.name, "trained": light, "log": log})
 
 
 def _how_to_continue(folder: Path, every: int) -> str:

@@ -20,7 +20,7 @@ from fogveil.core.disclosure import Level
 from fogveil.testbed.dashboard.run_source import Seen
 from fogveil.testbed.dashboard.timeline import Timeline
 
-FIRST, GROWTH, MOST = 20, 1.4, 4000
+FIRST, GROWTH, MOST = 20, 1.3, 4000
 """Decisions after which the agent infers: the first time, each time so many times later, the last
 time."""
 LOWEST_PRIORITY = 19
@@ -46,11 +46,14 @@ class Beliefs:
         self._kept: list[Belief] = []
         self._thread: Thread | None = None
 
+    def until(self, decisions: int) -> list[Belief]:
+        """Return all beliefs up to a number of decisions, the newest last."""
+        kept = self._kept
+        return kept[: bisect_right([each.decisions for each in kept], decisions)]
+
     def at(self, decisions: int) -> list[Belief]:
         """Return the last beliefs up to a number of decisions, the newest last."""
-        kept = self._kept
-        place = bisect_right([each.decisions for each in kept], decisions)
-        return kept[max(0, place - REMEMBERED) : place]
+        return self.until(decisions)[-REMEMBERED:]
 
     def advance(self, timeline: Timeline, seen: Sequence[Seen]) -> None:
         """Begin the next inference, if the run is far enough and none is under way."""

@@ -77,6 +77,8 @@ class PrivateHalf:
         self._source = source
         self._truth = true_service(source.world)
         self._guess = score(guess_prior(source.world), self._truth).error
+        self._errors: dict[int, float] = {}
+        """How wrong the agent's beliefs were after so many decisions."""
 
     def facts(self) -> dict[str, Any]:
         """Return what does not change: the true speeds."""
@@ -94,7 +96,7 @@ class PrivateHalf:
         servers = world.scenario.fog.servers
         mean, returned = timeline.returned_mean(now)
         decided = timeline.decided(now)
-        kept = beliefs.at(decided)
+        times, errors = self._errors_of(beliefs, decided)
         lines = timeline.lines(now, nodes, servers, MOST_IN_LINE)
         return {
             "lines": [line.line for line in lines],
@@ -105,10 +107,24 @@ class PrivateHalf:
             "returned": returned,
             "unserved": decided - returned,
             "history": timeline.history(now, world.scenario.horizon, POINTS),
-            "error": score(kept[-1].service, self._truth).error if kept else None,
+            "error": errors[-1] if errors else None,
+            "errors": {"time": times, "error": errors},
+            "marks": source.marks,
             "summary": source.result
             and {
                 key: source.result["summary"][key] for key in ("workloads", "fog_loop", "unserved")
             },
             "run_hash": source.result and source.result["run_hash"],
         }
+
+    def _errors_of(self, beliefs: Beliefs, decided: int) -> tuple[list[float], list[float]]:
+        """Return when the agent inferred something up to a decision, and how wrong it was."""
+        emitted = self._source.timeline.time("emitted")
+        times, errors = [], []
+        for belief in beliefs.until(decided):
+            size = belief.decisions
+            if size not in self._errors:
+                self._errors[size] = score(belief.service, self._truth).error
+            times.append(float(emitted[size - 1]))
+            errors.append(self._errors[size])
+        return times, errors

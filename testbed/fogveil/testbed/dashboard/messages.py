@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,21 +17,26 @@ BOUNDARY = (
     "/fogveil.v1.ResourcesService/",
 )
 """The services that cross from a provider to the agent, and the agent's requests to them."""
-BACK = 2**14
-"""Bytes of a recording that are read before the instant."""
+MOST_READ, LEAST_READ = 2**16, 2**12
+"""Bytes before the instant that are read of all recordings together, and of each at least."""
 
 
 def messages_before(
-    folder: Path, provider: str | None, now: float, most: int
+    folder: Path, providers: Sequence[str], now: float, most: int
 ) -> list[dict[str, Any]]:
     """Return the last messages that crossed up to a simulated time, decoded, in order.
 
-    They are those between the agent and any provider, as the agent recorded them, and the
-    placements that one provider was sent.
+    They are those between the agent and the providers, each as its sender recorded it, and the
+    placements that providers were sent, as they received them.
     """
-    found = [c for c in _before(folder / AGENT / TRAFFIC, now) if c.method.startswith(BOUNDARY)]
-    if provider:
-        found += [c for c in _before(folder / provider / TRAFFIC, now) if _is_placement(c)]
+    back = max(LEAST_READ, MOST_READ // (len(providers) + 1))
+    found = [
+        crossing
+        for name in (AGENT, *providers)
+        for crossing in _before(folder / name / TRAFFIC, now, back)
+        if (crossing.sender == name and crossing.method.startswith(BOUNDARY))
+        or (name != AGENT and _is_placement(crossing))
+    ]
     found = [crossing for crossing in found if crossing.is_message]
     found.sort(key=lambda crossing: (crossing.simulated, crossing.at))
     return [_shown(crossing) for crossing in found[-most:]]
@@ -53,25 +58,25 @@ def _shown(crossing: Crossing) -> dict[str, Any]:
     }
 
 
-def _before(path: Path, now: float) -> Iterator[Crossing]:
-    """Yield the crossings of about the last 16 KB up to a simulated time."""
+def _before(path: Path, now: float, back: int) -> Iterator[Crossing]:
+    """Yield the crossings of about so many last bytes up to a simulated time."""
     try:
         with open_untrusted(path) as file:
             file.seek(0, 2)
             low, high = 0, file.tell()
             # Lines are in the order of simulated time: find the end of those up to now.
-            while high - low > BACK // 4:
+            while high - low > back // 4:
                 middle = (low + high) // 2
                 crossing = _next_crossing(file, middle)
                 if crossing is None or crossing.simulated > now:
                     high = middle
                 else:
                     low = middle
-            begin = max(0, low - BACK)
+            begin = max(0, low - back)
             file.seek(begin)
             if begin:
                 file.readline()
-            while file.tell() < high + BACK // 4 and (line := file.readline()).endswith(b"\n"):
+            while file.tell() < high + back // 4 and (line := file.readline()).endswith(b"\n"):
                 crossing = Crossing.parse(line)
                 if crossing.simulated > now:
                     return

@@ -17,20 +17,22 @@ from fogveil.core.errors import InputError
 from fogveil.core.files import write_private
 from fogveil.protocol.identity import AGENT
 from fogveil.testbed.dashboard.tails import RecordTail
-from fogveil.testbed.dashboard.timeline import CLOUD_COLUMNS, COLUMNS, Timeline
+from fogveil.testbed.dashboard.timeline import CLOUD_COLUMNS, COLUMNS, Mark, Timeline
 from fogveil.testbed.launch.run_folder import PARTICIPANTS, is_running
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.world import build_world
 
 STARTED = "started.json"
 """What the launcher says of a testbed that it starts, scenario and policy: private, as run.json."""
+MARKS = "marks"
+"""The key, there and in run.json, of what happens in the run: pairs of a time and a text."""
 Seen = tuple[int, ...] | None
 """The counts that a decision's policy was shown, or the total alone; None is nothing."""
 
 
-def announce(folder: Path, scenario: Scenario, policy: str) -> None:
+def announce(folder: Path, scenario: Scenario, policy: str, marks: Sequence[Mark] = ()) -> None:
     """Keep what a running testbed runs, for a page that is opened meanwhile."""
-    content = {"scenario": scenario.model_dump(mode="json"), "policy": policy}
+    content = {"scenario": scenario.model_dump(mode="json"), "policy": policy, MARKS: marks}
     write_private(folder / STARTED, json.dumps(content))
 
 
@@ -45,6 +47,8 @@ class RunSource:
         self.policy: str = described["policy"]
         self.label: str = described.get("label", self.policy)
         self.world = build_world(load_scenario(described["scenario"]))
+        self.marks = _marks_of(described, self.world.scenario.horizon)
+        """What happens in the run, in the order of time; private, as a change of speed is."""
         self.timeline = Timeline()
         self.seen: list[Seen] = []
         """What was shown at each decision."""
@@ -154,3 +158,14 @@ class RunSource:
             for row, number in zip(queued, total, strict=True)
         ]
         self.result = result
+        if MARKS in result:
+            self.marks = _marks_of(result, self.world.scenario.horizon)
+
+
+def _marks_of(described: dict[str, Any], horizon: float) -> list[Mark]:
+    """Return the marks that a run's description has, and the end of its workloads."""
+    try:
+        marks = [Mark(float(time), str(text)) for time, text in described.get(MARKS) or ()]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{MARKS}: expected pairs of a time and a text") from error
+    return sorted([*marks, Mark(horizon, "the sources stop")])

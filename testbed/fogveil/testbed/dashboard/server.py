@@ -94,6 +94,8 @@ class PageServer:
         self._static = files("fogveil.testbed.dashboard") / "static"
         self._streams = 0
         """Open streams: without any, nothing is read."""
+        self._wanted = False
+        """Whether a page has taken what was read last: one that hangs is not read for."""
         self._closing = False
 
     def link(self, port: int) -> str:
@@ -171,7 +173,9 @@ class PageServer:
         last = b""
         try:
             while not self._closing:
-                state = json.dumps(make(), separators=(",", ":")).encode()
+                self._wanted = True
+                made = await asyncio.to_thread(make)
+                state = json.dumps(made, separators=(",", ":")).encode()
                 if state != last:
                     last = state
                     yield b"data: " + state + b"\n\n"
@@ -190,7 +194,8 @@ class PageServer:
     async def follow(self) -> None:
         """Look at the runs as long as somebody looks at the page."""
         while True:
-            if self._streams:
+            if self._streams and self._wanted:
+                self._wanted = False
                 await asyncio.to_thread(self.session.look)
             await asyncio.sleep(PERIOD)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,14 @@ from fogveil.testbed.dashboard.halves import AgentHalf, PrivateHalf
 from fogveil.testbed.dashboard.messages import messages_before
 from fogveil.testbed.dashboard.network import network
 from fogveil.testbed.dashboard.run_source import RunSource
-from fogveil.testbed.report.result_files import read_trainings
+from fogveil.testbed.dashboard.timeline import Mark
+from fogveil.testbed.dashboard.training_source import TrainingSource
 
 WATCHED_FOR = 60.0
 """Seconds that a run takes at the speed at which a page begins."""
-MESSAGES = 14
+INFERRED_EVERY = 1.0
+"""Seconds between two inferences beside a run; a recorded one has nobody to disturb."""
+MESSAGES = 13
 """Messages of the boundary that are shown."""
 FASTEST = 1e9
 """Simulated time per second that a page may ask for."""
@@ -34,6 +38,11 @@ class ShownRun:
         self.source = RunSource(folder)
         self.agent = AgentHalf(self.source.world.agent)
         self.private = PrivateHalf(self.source)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended before it was complete."""
+        return not self.source.complete and not self.source.running
 
     def facts(self) -> dict[str, Any]:
         """Return what is public of the run and does not change."""
@@ -57,8 +66,9 @@ class Session:
     def __init__(
         self, folders: list[Path], pace: Callable[[PaceOrder], None] | None = None
     ) -> None:
-        self.trainings = [folder for folder in folders if (folder / "episodes.jsonl").is_file()]
-        self.runs = [ShownRun(folder) for folder in folders if folder not in self.trainings]
+        trainings = [folder for folder in folders if TrainingSource.is_training(folder)]
+        self.trainings = [TrainingSource(folder) for folder in trainings]
+        self.runs = [ShownRun(folder) for folder in folders if folder not in trainings]
         self._check_alike()
         self._pace = pace
         self.held = pace is not None or self.complete
@@ -66,6 +76,8 @@ class Session:
         self.horizon = max((r.source.world.scenario.horizon for r in self.runs), default=1.0)
         self.speed: float | None = self.horizon / WATCHED_FOR
         self.cursor = 0.0
+        self._lock = Lock()
+        """Held while the runs are read, or a state is made of them: each in a thread."""
         self._looked = time.monotonic()
         self._inferred = 0.0
         self._progress = (time.monotonic(), 0)
@@ -99,7 +111,7 @@ class Session:
     @property
     def failed(self) -> bool:
         """Whether a run ended before it was complete."""
-        return any(not run.source.complete and not run.source.running for run in self.runs)
+        return any(run.failed for run in self.runs)
 
     @property
     def front(self) -> float:
@@ -147,18 +159,24 @@ class Session:
 
     def look(self) -> None:
         """Read what is new, and move with the time."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
         now = time.monotonic()
         elapsed, self._looked = now - self._looked, now
         was_live = self.live
         for run in self.runs:
             run.source.update()
+        for training in self.trainings:
+            training.update()
         if self.live or was_live:
             self.cursor = self.front
             self.held = self.held or not self.live
         elif not self.held:
             self.cursor = min(self.front, self.cursor + elapsed * (self.speed or self.horizon))
             self.held = self.cursor >= self.front
-        if now - self._inferred > 1.0:
+        if not self.live or now - self._inferred > INFERRED_EVERY:
             self._inferred = now
             self._measure_rate(now)
             if self.rate < FASTEST_INFERRED:
@@ -179,7 +197,7 @@ class Session:
             "runs": [run.facts() for run in self.runs],
             "network": network(self.runs[0].source.world) if self.runs else None,
             "paced": self._pace is not None,
-            "trainings": [folder.name for folder in self.trainings],
+            "trainings": [training.name for training in self.trainings],
         }
 
     def status(self) -> dict[str, Any]:
@@ -196,29 +214,30 @@ class Session:
 
     def agent_half(self) -> dict[str, Any]:
         """Return what the agents know, and the messages that crossed."""
+        with self._lock:
+            return self._agent_half()
+
+    def _agent_half(self) -> dict[str, Any]:
         runs = []
         for run in self.runs:
             source = run.source
             half = run.agent.at(source.timeline, source.seen, self.cursor)
-            last = half["last"]
-            provider = source.world.nodes[last["node"]] if last else None
-            half["messages"] = messages_before(source.recorded, provider, self.cursor, MESSAGES)
+            nodes = source.world.nodes
+            half["messages"] = messages_before(source.recorded, nodes, self.cursor, MESSAGES)
             runs.append(half)
         return {**self.status(), "runs": runs}
 
     def private_half(self) -> dict[str, Any]:
         """Return what only the experimenter knows."""
-        return {
-            **self.status(),
-            "runs": [run.private.at(run.agent.beliefs, self.cursor) for run in self.runs],
-            "trainings": [self._training(folder) for folder in self.trainings],
-        }
+        with self._lock:
+            return {
+                **self.status(),
+                "runs": [self._private_state(run) for run in self.runs],
+                "trainings": [training.state() for training in self.trainings],
+            }
 
-    @staticmethod
-    def _training(folder: Path) -> dict[str, list[Any]]:
-        """Return a training's curve and ε, at most 400 points."""
-        (log,) = read_trainings([folder])
-        every = max(1, len(log.episodes) // 400)
-        shown = log.episodes[::every]
-        keys = ("decisions", "last_returns", "epsilon")
-        return {key: [episode[key] for episode in shown] for key in keys}
+    def _private_state(self, run: ShownRun) -> dict[str, Any]:
+        state = run.private.at(run.agent.beliefs, self.cursor)
+        if run.failed:
+            state["marks"] = [*state["marks"], Mark(run.source.timeline.front, "the run failed")]
+        return state

@@ -16,6 +16,13 @@ CLOUD_COLUMNS = ("cloud_arrived", "cloud_started", "cloud_finished")
 NUMBERS = ("job", "cluster", "category", "node")
 
 
+class Mark(NamedTuple):
+    """Something that happens in a run, or will."""
+
+    time: float
+    text: str
+
+
 class AtNode(NamedTuple):
     """What a node holds at an instant."""
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from fogveil.agent.learning.agent_base import LearningAgent
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.training_state import TrainingState
+from fogveil.agent.learning.transfer import Transfer
 from fogveil.core.errors import InputError
 from fogveil.testbed.engine.embedded import simulate
 from fogveil.testbed.records.summary import Summary
 from fogveil.testbed.records.training_log import (
     FinishedEpisode,
     LoggedEpisode,
+    describe_transfer,
     log_episodes,
     resume_log,
     training_lock,
@@ -34,18 +36,19 @@ def train(
     hyperparameters: Hyperparameters | None = None,
     every: int = 10,
     watch: Watch | None = None,
+    transfer: Transfer | None = None,
 ) -> Path:
     """Train an agent, or continue the training in `out`; return the light file of the result.
 
-    `every` is the number of episodes between checkpoints.
+    `every` is the number of episodes between checkpoints; a transfer starts from another agent.
     """
     check_packages()
     world = build_world(scenario)
-    training = TrainingState(world.agent, name, hyperparameters, out)
+    training = TrainingState(world.agent, name, hyperparameters, out, transfer)
     watch = watch or (lambda _agent, _episode: None)
     with training_lock(out):
         training.resume()
-        earlier = resume_log(out, scenario, training.episodes)
+        earlier = resume_log(out, scenario, training.episodes, describe_transfer(transfer))
         episodes = _run_episodes(world, training, every, watch)
         log_episodes(out, earlier, episodes, partial(watch, training.agent))
         return training.save_agent()

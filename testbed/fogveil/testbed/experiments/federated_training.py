@@ -17,30 +17,28 @@ from fogveil.agent.learning.training_state import (
     EpisodeFigures,
     TrainingState,
 )
+from fogveil.agent.learning.transfer import Transfer
 from fogveil.agent.policies import check_level
 from fogveil.core.errors import InfrastructureError
-from fogveil.core.files import read_untrusted, write_private
 from fogveil.protocol.identity import AGENT, CLOCK
 from fogveil.testbed.experiments.embedded_training import check_packages
+from fogveil.testbed.launch.agent_files import copy_checkpoint_file
 from fogveil.testbed.launch.factory import create_testbed
 from fogveil.testbed.launch.federated_run import testbed_folder
 from fogveil.testbed.launch.join_records import join, remove_records
 from fogveil.testbed.launch.participant_config import Plan, Training
 from fogveil.testbed.launch.testbed import Testbed
-from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.records.summary import Summary
 from fogveil.testbed.records.training_log import (
     FinishedEpisode,
     LoggedEpisode,
+    describe_transfer,
     log_episodes,
     resume_log,
     training_lock,
 )
 from fogveil.testbed.scenario import Scenario
 from fogveil.testbed.scenario.world import World, build_world
-
-LARGEST_CHECKPOINT = 2**32
-"""Bytes: far above any replay memory."""
 
 
 class TrainingProgress(NamedTuple):
@@ -64,27 +62,33 @@ def train_federated(
     every: int = 10,
     watch: Watch | None = None,
     progress: Callable[[str], None] = lambda _line: None,
+    transfer: Transfer | None = None,
 ) -> Path:
     """Train an agent, or continue the training in `out`; return the light file of the result.
 
-    `every` is the number of episodes between checkpoints.
+    `every` is the number of episodes between checkpoints; a transfer starts from another agent.
     """
     check_packages()
     world = build_world(scenario)
     kind = find_agent(name)
     check_level(name, kind, world.agent.disclosed)
+    chosen = hyperparameters or (transfer.check(name) if transfer else kind.defaults)
     with training_lock(out):
         checkpoint = out / CHECKPOINT
         done = read_header(checkpoint)["episodes"] if checkpoint.exists() else 0
-        if done:
-            state = TrainingState(world.agent, name, hyperparameters, out)
-            state.resume()
-            if state.finished:
+        if done or transfer:  # what cannot be started from is refused before anything is launched
+            state = TrainingState(world.agent, name, chosen, out, transfer)
+            if state.resume() and state.finished:
                 return state.save_agent()
-        chosen = hyperparameters or kind.defaults
-        earlier = resume_log(out, scenario, done, _describe(plan, kind, chosen))
+        description = {**_describe(plan, kind, chosen), **describe_transfer(transfer)}
+        earlier = resume_log(out, scenario, done, description)
         training = Training(
-            name, chosen.model_dump(mode="json"), every, done, checkpoint if done else None
+            name,
+            chosen.model_dump(mode="json"),
+            every,
+            done,
+            checkpoint if done else None,
+            transfer,
         )
         with testbed_folder(None) as folder:
             plan = replace(plan, training=training)
@@ -92,7 +96,7 @@ def train_federated(
                 episodes = _FederatedEpisodes(world, testbed, out, done, watch)
                 log_episodes(out, earlier, episodes, episodes.report)
             for file in (CHECKPOINT, AGENT_FILE):
-                _copy_untrusted(testbed.split.folder_of(AGENT) / file, out / file)
+                copy_checkpoint_file(testbed.split.folder_of(AGENT) / file, out / file)
     return out / AGENT_FILE
 
 
@@ -160,23 +164,11 @@ class _FederatedEpisodes:
             _copy_checkpoint(checkpoint, self._out, self._done + episode)
 
 
-def _copy_untrusted(path: Path, target: Path) -> None:
-    """Copy a file of the agent's, which may have put anything in its place."""
-    try:
-        content = read_untrusted(path, LARGEST_CHECKPOINT)
-    except OSError as error:
-        raise InfrastructureError(
-            f"the agent's {path.name} is no checkpoint: it {error.strerror}"
-        ) from error
-    with reporting_write_errors(target):
-        write_private(target, content)
-
-
 def _copy_checkpoint(checkpoint: Path, out: Path, episodes: int) -> None:
     """Copy the agent's checkpoint if it covers so many episodes; it may be writing the next one."""
     if checkpoint.exists():
         part = out / f"{checkpoint.name}.part"
-        _copy_untrusted(checkpoint, part)
+        copy_checkpoint_file(checkpoint, part)
         if read_header(part).get("episodes") == episodes:
             part.replace(out / checkpoint.name)
         part.unlink(missing_ok=True)

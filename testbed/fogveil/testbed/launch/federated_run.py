@@ -29,6 +29,7 @@ class FederatedRun:
     """A federated run in progress: entering starts the testbed, leaving ends all participants.
 
     Tables are written to `out` after the run, if it is given; the testbed itself is in `folder`.
+    Where it is not `alone`, what its processes cost is not known.
     """
 
     def __init__(
@@ -38,7 +39,10 @@ class FederatedRun:
         folder: Path,
         out: Path | None,
         progress: Callable[[str], None] = lambda _line: None,
+        *,
+        alone: bool = True,
     ) -> None:
+        self._alone = alone
         self._begin, self._cpu_before = time.perf_counter(), _cpu_seconds_of_children()
         self._world, self._plan, self._out = build_world(scenario), plan, out
         self.testbed = create_testbed(self._world, plan, folder, progress=progress)
@@ -65,7 +69,8 @@ class FederatedRun:
                 watch(testbed, name, report)
         self._running.close()
         # Containers are no children of this process: their cost is not known here.
-        cpu = None if self._plan.contained else _cpu_seconds_of_children() - self._cpu_before
+        known = self._alone and not self._plan.contained
+        cpu = _cpu_seconds_of_children() - self._cpu_before if known else None
         return join_episodes(
             *(self._world, self._plan, testbed.split, testbed.broker.kind, self._out, self._begin),
             cpu_seconds=cpu,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from fogveil.agent.decision_record import read_record, record_path
+from fogveil.agent.decision_record import Decision, read_record, record_path
+from fogveil.agent.drift_record import drifts_path
 from fogveil.agent.visibility import Visibility
 from fogveil.core.errors import InfrastructureError
 from fogveil.core.files import remove_untrusted
@@ -20,6 +21,7 @@ from fogveil.protocol.identity import AGENT
 from fogveil.provider_node.journal import journal_path, read_journal_lines
 from fogveil.sources.records import emissions_path, feedback_path, read_emissions, read_feedback
 from fogveil.testbed.engine.run import checked, describe
+from fogveil.testbed.launch.agent_files import copy_adapted, describe_adaptation
 from fogveil.testbed.launch.participant_config import Plan, Split
 from fogveil.testbed.records.join import Joiner, Sink
 from fogveil.testbed.records.output import write_json
@@ -60,7 +62,7 @@ def join_episodes(
         summary = Summary(drawn)
         with RunRecords(target, drawn) if target else nullcontext() as records:
             sinks: list[Sink] = [summary, records] if records else [summary]
-            run_hash = join(drawn, split, episode, sinks)
+            run_hash, decisions = join_with_decisions(drawn, split, episode, sinks)
             totals = checked(summary)
         result = describe(drawn, policy, level, plan.mode, run_hash, totals)
         result["federated"] = {
@@ -70,6 +72,13 @@ def join_episodes(
             "draw": draw,
             "namespaces": split.site.namespaces,
         }
+        if plan.adaptation:
+            folder = split.folder_of(AGENT)
+            result |= describe_adaptation(
+                *(policy, drawn.agent, plan.adaptation, drifts_path(folder, episode), decisions)
+            )
+            if target:
+                copy_adapted(folder, episode, target)
         result["wall_seconds"] = time.perf_counter() - begin
         result["cpu_seconds"] = cpu_seconds
         if target:
@@ -83,6 +92,13 @@ def join(world: World, split: Split, episode: int, sinks: Iterable[Sink]) -> str
 
     Records that differ from what must have happened are refused, and whose they are is named.
     """
+    return join_with_decisions(world, split, episode, sinks)[0]
+
+
+def join_with_decisions(
+    world: World, split: Split, episode: int, sinks: Iterable[Sink]
+) -> tuple[str, list[Decision]]:
+    """Join the records of an episode; return the run hash and the agent's decisions."""
     emitted, roster = emitted_workloads(world), split.roster
     policy = split.requirements(episode)
     visibility = Visibility(policy.needs, watches_cloud=policy.watches_cloud)
@@ -105,7 +121,7 @@ def join(world: World, split: Split, episode: int, sinks: Iterable[Sink]) -> str
         joiner.served([line.served])
         if line.passed_on:
             joiner.cloud_served([cloud[decision.job][:2]])
-    return joiner.close()
+    return joiner.close(), recorded.decisions
 
 
 def _read(split: Split, episode: int, jobs: int) -> Recorded:

@@ -82,9 +82,10 @@ class LiveTable:
         seen = "no count seen yet" if queued is None else f"Σq seen {queued}"
         if self._policy_needs() is Level.NONE:
             seen = "the policy looks at no count"
+        left = f"; {(self._horizon - clock['time']) / speed:,.0f} s left" if speed > 0 else ""
         return (
-            f"simulated time {clock['time']:,.0f} of {self._horizon:,.0f}, {speed:,.0f} per second;"
-            f" {clock['decisions']:,} decisions, {rate:,.0f} per second; {seen}"
+            f"time {clock['time']:,.0f} of {self._horizon:,.0f}, {speed:,.0f}/s{left}; "
+            f"{clock['decisions']:,} decisions, {rate:,.0f}/s; {seen}"
         )
 
     def _policy_needs(self) -> Level:

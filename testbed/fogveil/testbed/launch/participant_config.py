@@ -12,9 +12,11 @@ from urllib.parse import quote
 
 import fogveil.agent.policies as policies
 from fogveil.agent.inbox import EmissionRules
+from fogveil.agent.learning.adaptation import Adaptation, AdaptationRequest, adapting_class
 from fogveil.agent.learning.registry import find_agent
+from fogveil.agent.learning.transfer import Transfer
 from fogveil.agent.policy_files import read_policy_files
-from fogveil.agent.settings import AgentSettings, TrainingSettings
+from fogveil.agent.settings import AdaptationSettings, AgentSettings, TrainingSettings
 from fogveil.broker.launcher import check_choice
 from fogveil.clock.settings import ClockSettings
 from fogveil.core.disclosure import Level
@@ -55,6 +57,8 @@ class Training:
     """Episodes trained before."""
     checkpoint: Path | None = None
     """The state after those episodes."""
+    transfer: Transfer | None = None
+    """The earlier agent that it starts from."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class Plan:
     draws: tuple[int, ...] = (0,)
     """Draws of the scenario's randomness: equal ones give equal workloads."""
     training: Training | None = None
+    adaptation: AdaptationRequest | None = None
+    """How the agents of the policies go on learning; None: they act as they were trained."""
     broker: str = "auto"
     window: int = 0
     """Decisions per window; 1 is lockstep, 0 as many as the policy allows."""
@@ -126,8 +132,35 @@ def check(plan: Plan, world: World) -> None:
         if names.count(name) > 1:
             raise InputError(f"two participants are called {name}: give the node another name")
     check_choice(plan.broker)
+    if plan.adaptation and plan.contained:
+        raise InputError(
+            "--adapt needs torch, which the agent's image does not hold: use --federated in place "
+            "of --docker"
+        )
     for spec in plan.policies:
-        requirements_of(spec, world, plan.product)
+        if plan.adaptation:
+            Adaptation(spec, world.agent, plan.adaptation)
+        else:
+            requirements_of(spec, world, plan.product)
+
+
+def check_windows(plan: Plan, world: World) -> None:
+    """Refuse a window of several decisions to policies that need to see or learn in between."""
+    for spec in plan.policies:
+        plan_requirements(plan, spec, world).check_window(plan.window, spec)
+        if plan.adaptation and plan.window > 1:
+            raise InputError(
+                f"--window {plan.window}: with --adapt a window ends where the agent learns, so "
+                "leave --window out, or choose 1"
+            )
+
+
+def plan_requirements(plan: Plan, spec: str, world: World) -> PolicyRequirements:
+    """Return what a policy of the plan declares; the same policy may need more to learn."""
+    if plan.adaptation:
+        kind = adapting_class(spec, world.agent, plan.adaptation.adapt)
+        return PolicyRequirements.of(kind)
+    return requirements_of(spec, world)
 
 
 def exposed_sizes(world: World) -> str | None:
@@ -228,7 +261,7 @@ class Split:
         if self._plan.training:
             kind = find_agent(self._plan.training.agent)
             return PolicyRequirements.of(kind)
-        return requirements_of(self._plan.episodes[episode][0], self._world)
+        return plan_requirements(self._plan, self._plan.episodes[episode][0], self._world)
 
     def _common(self, name: str, clock: str) -> dict[str, Any]:
         """Return the keys that all participants' settings have."""
@@ -359,11 +392,21 @@ class Split:
             self.folder_of(AGENT).mkdir(parents=True, exist_ok=True, mode=0o700)
         training = None
         if plan.training:
+            start, transfer = None, plan.training.transfer
+            if transfer:
+                start = f"start/{copy_whole(transfer.file, self.folder_of(AGENT) / 'start')}"
             training = TrainingSettings(
-                plan.training.agent, plan.training.hyperparameters, plan.training.every
+                plan.training.agent,
+                plan.training.hyperparameters,
+                plan.training.every,
+                start,
+                replay=transfer is not None and transfer.replay,
             )
             if plan.training.checkpoint:
                 copy_whole(plan.training.checkpoint, self.folder_of(AGENT))
+        adaptation = None
+        if asked := plan.adaptation:
+            adaptation = AdaptationSettings(asked.adapt.value, dict(asked.changes))
         return self._write(
             AgentSettings(
                 **self._common(AGENT, clock),
@@ -381,6 +424,7 @@ class Split:
                 ),
                 policies=tuple(self._copy_policies()),
                 training=training,
+                adaptation=adaptation,
                 window=plan.window,
             )
         )

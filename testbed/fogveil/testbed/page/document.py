@@ -198,12 +198,15 @@ def markdown_document(text: str, folder: Path) -> Document:
 
 def scenario_listing(scenario: Mapping[str, Any]) -> Listing:
     """Return a scenario as a file that runs again."""
-    text = tomli_w.dumps(_without_nulls(scenario))
-    return Listing("scenario (TOML: save it as a file and run it)", text)
+    return Listing("scenario (TOML: save it as a file and run it)", as_toml(scenario))
+
+
+def as_toml(content: Mapping[str, Any]) -> str:
+    """Return content as TOML, which has no null: a key without a value is left out."""
+    return tomli_w.dumps(_without_nulls(content))
 
 
 def _without_nulls(value: Any) -> Any:
-    """TOML has no null: a key without a value is left out."""
     if isinstance(value, Mapping):
         return {key: _without_nulls(each) for key, each in value.items() if each is not None}
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -23,15 +23,18 @@ from fogveil.testbed.page.document import (
     DataTable,
     Document,
     Facts,
+    Listing,
     Paragraph,
     Part,
     Picture,
     Section,
+    as_toml,
     provenance_facts,
     scenario_listing,
 )
 from fogveil.testbed.privacy.leakage import leakage_report
-from fogveil.testbed.records.training_log import DESCRIPTION
+from fogveil.testbed.records.sweep_files import SWEPT
+from fogveil.testbed.records.training_log import DESCRIPTION, SCENARIO
 from fogveil.testbed.report.averages import Result, read_averages
 from fogveil.testbed.report.figures import plot_delays, plot_distribution, plot_loops, plot_training
 from fogveil.testbed.report.result_files import CHECKPOINTS, read_trainings
@@ -148,6 +151,10 @@ def sweep_sections(folder: Path) -> list[Section] | None:
         Picture.drawn(f"Mean Fog loop over {x}", redraw, plot_table, table, x, "mean", by),
         Facts({"runs": hashes, "commit": ", ".join(sorted(commits)), **_versions(table)}),
     ]
+    if described := _json(folder / SWEPT):
+        parts.append(Facts({"command": (described["provenance"] or {}).get("command", "")}))
+        parts.append(Listing("what is varied (TOML)", as_toml(described["sweep"])))
+        parts += map(scenario_listing, described["scenarios"])
     return [Section(f"Sweep {folder.name}", parts)]
 
 
@@ -200,6 +207,8 @@ def training_sections(folder: Path) -> list[Section] | None:
                 Facts({key.replace("_", " "): str(value) for key, value in values.items()})
             )
             break
+    if scenario := _json(folder / SCENARIO):
+        parts.append(scenario_listing(scenario))
     return [Section(f"Training {folder.name}", parts)]
 
 
@@ -294,9 +303,14 @@ def _find(folder: Path) -> Iterator[Section]:
             ) from error
 
 
-def make_document(folders: list[Path]) -> Document:
-    """Return the page of some folders."""
-    sections = [section for folder in folders for section in find_sections(folder)]
+def make_document(
+    folders: list[Path], progress: Callable[[int], None] = lambda _done: None
+) -> Document:
+    """Return the page of some folders; it says how many of them it has read."""
+    sections = []
+    for done, folder in enumerate(folders, 1):
+        sections += find_sections(folder)
+        progress(done)
     runs = [run for folder in folders if (run := _json(folder / "run.json"))]
     if len(runs) > 1:
         sections.insert(0, _overview(runs))

@@ -32,6 +32,8 @@ def write_json(path: Path, content: Any) -> None:
         write_private(path, text)
 
 
+ADAPTED = "adapted"
+"""The folder of a run in which an agent is kept that learned at work."""
 CLAIM = "contents.json"
 """Says what the results in a folder are of."""
 TABLES = ("results.", "compare.")

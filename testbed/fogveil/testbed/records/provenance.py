@@ -34,6 +34,12 @@ def provenance() -> dict[str, Any]:
         "commit": commit and commit.removesuffix("-dirty"),
         "uncommitted_changes": commit and commit.endswith("-dirty"),
         "versions": library_versions(),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([_program(), *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _program() -> str:
+    """Return the name of the command, also where it runs as a module."""
+    path = Path(sys.argv[0])
+    return "fogveil" if path.match("fogveil/testbed/cli/__main__.py") else path.name

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fogveil.agent.learning.training_state import EpisodeFigures
+from fogveil.agent.learning.transfer import Transfer
 from fogveil.core.errors import InputError
 from fogveil.core.files import open_private, write_private
 from fogveil.testbed.records.output import reporting_write_errors, write_json
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 AVERAGED_EPISODES = 10
 """Over so many the paper averages the return."""
 LOG, DESCRIPTION, TENSORBOARD = "episodes.jsonl", "training.json", "tensorboard"
+SCENARIO = "scenario.json"
+"""The whole scenario, for the experimenter alone: the checkpoint must not contain it."""
 
 
 @dataclass
@@ -81,6 +84,14 @@ def scenario_digest(scenario: Scenario) -> str:
     return hashlib.sha256(scenario.model_dump_json(exclude_defaults=True).encode()).hexdigest()
 
 
+def describe_transfer(transfer: Transfer | None) -> dict[str, Any]:
+    """Return what a training's description says of the agent that it started from."""
+    if transfer is None:
+        return {}
+    named = {"file": str(transfer.file), "sha256": transfer.digest, "replay": transfer.replay}
+    return {"started_from": named}
+
+
 def resume_log(
     out: Path, scenario: Scenario, episodes: int, description: Mapping[str, Any] | None = None
 ) -> LogLines:
@@ -91,9 +102,10 @@ def resume_log(
     digest = scenario_digest(scenario)
     path = out / DESCRIPTION
     if not episodes:
-        mode = {"mode": "embedded"} if description is None else description
         named = {"scenario": scenario.name, "seed": scenario.seed, "digest": digest}
-        write_json(path, {**named, **mode, "provenance": provenance()})
+        how = {"mode": "embedded", **(description or {})}
+        write_json(path, {**named, **how, "provenance": provenance()})
+        write_private(out / SCENARIO, scenario.model_dump_json())
         return []
     try:
         same = json.loads(path.read_text(encoding="utf-8"))["digest"] == digest

@@ -29,44 +29,81 @@ function lineOfJobs(element, categories, serving, held) {
   element.title = `${held} jobs, ${Math.min(serving, held)} of them in service`;
 }
 
+// Marks of a run: dashed lines with their text, over a chart's curves.
+function drawMarks(plot, marks) {
+  const pen = plot.ctx, { left, top, width, height } = plot.bbox, scale = devicePixelRatio || 1;
+  pen.save();
+  pen.strokeStyle = pen.fillStyle = styleOf("--muted");
+  pen.font = `${11 * scale}px system-ui, sans-serif`;
+  pen.setLineDash([3 * scale, 3 * scale]);
+  for (const [time, text] of marks) {
+    const x = plot.valToPos(time, "x", true);
+    if (x < left || x > left + width) continue;
+    pen.beginPath();
+    pen.moveTo(x, top);
+    pen.lineTo(x, top + height);
+    pen.stroke();
+    const fits = x + 4 * scale + pen.measureText(text).width < left + width;
+    pen.textAlign = fits ? "left" : "right";
+    const wide = pen.measureText(text).width + 4 * scale;
+    pen.fillStyle = styleOf("--tint");
+    pen.fillRect(fits ? x + 2 * scale : x - wide - 2 * scale, top + 2 * scale, wide, 14 * scale);
+    pen.fillStyle = styleOf("--muted");
+    pen.fillText(text, x + (fits ? 4 : -4) * scale, top + 12 * scale);
+  }
+  pen.restore();
+}
+
 class Chart {
   constructor(parent, title, names, options = {}) {
     const box = document.createElement("div");
-    box.className = "chart";
-    const head = document.createElement("h3");
-    head.textContent = title;
+    box.className = options.small ? "meter" : "chart";
+    box.setAttribute("role", "img");
+    box.setAttribute("aria-label", title);
     const place = document.createElement("div");
-    box.append(head, place);
+    if (!options.small) {
+      const head = document.createElement("h3");
+      head.textContent = title;
+      box.append(head);
+    }
+    box.append(place);
     parent.append(box);
     this.place = place;
     this.names = names;
     this.options = options;
+    this.marks = [];
     this.make();
     new ResizeObserver(() => this.plot.setSize(this.size())).observe(box);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.make());
   }
 
   size() {
-    return { width: Math.max(200, this.place.clientWidth), height: 190 };
+    return { width: Math.max(160, this.place.clientWidth), height: this.options.small ? 84 : 190 };
   }
 
   make() {
     const data = this.plot ? this.plot.data : [[0], ...this.names.map(() => [null])];
     this.plot?.destroy();
+    const { small, below, logarithmic, until } = this.options;
     const axis = { stroke: styleOf("--muted"), grid: { stroke: styleOf("--line"), width: 1 }, ticks: { show: false } };
+    const label = small ? {} : { label: below ?? "simulated time", labelSize: 18 };
+    const short = { values: (_, values) => values.map((value) => (value === null ? "" : number(value, 4))) };
     this.plot = new uPlot({
       ...this.size(),
-      scales: { x: { time: false }, y: { distr: this.options.logarithmic ? 3 : 1 } },
-      axes: [{ ...axis, label: this.options.below ?? "simulated time", labelSize: 18, size: 34 }, { ...axis, size: 56 }],
-      series: [{ label: this.options.below ?? "time" }, ...this.names.map((name, number) => ({
-        label: name, stroke: RUN_COLOURS[number % 4], dash: RUN_DASHES[number % 4], width: 1.6, spanGaps: true,
-        points: { show: false },
+      scales: { x: { time: false, range: (_, least, most) => [0, Math.max(until ?? most, most, 1e-9)] }, y: { distr: logarithmic ? 3 : 1, ...(this.options.range ? { range: this.options.range } : {}) } },
+      axes: [{ ...axis, ...label, size: small ? 20 : 34 }, { ...axis, ...short, size: small ? 44 : 58, grid: { ...axis.grid, show: !logarithmic } }],
+      series: [{ label: below ?? "time" }, ...this.names.map((name, place) => ({
+        label: name, stroke: RUN_COLOURS[place % 4], dash: RUN_DASHES[place % 4], width: 2, spanGaps: true,
+        points: { show: Boolean(small), size: 4 },
       }))],
       cursor: { y: false },
+      legend: { show: !small },
+      hooks: { draw: [(plot) => drawMarks(plot, this.marks)] },
     }, data, this.place);
   }
 
-  show(data) {
+  show(data, marks = []) {
+    this.marks = marks;
     this.plot.setData(data);
   }
 }
@@ -80,6 +117,7 @@ class NetworkMap {
     this.canvas.setAttribute("aria-label", "network: clusters, Fog nodes, the Cloud, and workloads on their way");
     parent.append(this.canvas);
     this.transit = [];
+    this.held = [];
     this.base = null;
     new ResizeObserver(() => { this.base = null; this.draw(); }).observe(parent);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.base = null; this.draw(); });
@@ -94,7 +132,7 @@ class NetworkMap {
   drawBase() {
     const scale = devicePixelRatio || 1;
     this.width = this.canvas.parentElement.clientWidth;
-    this.height = Math.min(560, Math.max(280, this.width * 0.5));
+    this.height = Math.min(620, Math.max(280, this.width * 0.5));
     const base = document.createElement("canvas");
     for (const each of [this.canvas, base]) {
       each.width = this.width * scale;
@@ -123,15 +161,15 @@ class NetworkMap {
         pen.fillText(labels[number], x + 8, y - 6);
       }
     });
-    const size = many ? 3 : 6;
-    mark(this.network.fogs, (x, y) => { pen.fillStyle = "#e69f00"; this.dot(pen, [x, y], size); }, this.names.nodes);
+    const size = this.size = many ? 3.5 : 6;
+    mark(this.network.fogs, (x, y) => { pen.fillStyle = styleOf("--fog"); this.dot(pen, [x, y], size); }, this.names.nodes);
     mark(this.network.clusters, (x, y) => {
-      pen.fillStyle = "#8f5bb5";
+      pen.fillStyle = styleOf("--cluster");
       pen.beginPath();
       pen.moveTo(x, y - size); pen.lineTo(x + size, y + size); pen.lineTo(x - size, y + size);
       pen.fill();
     }, this.names.clusters);
-    mark([this.network.cloud], (x, y) => { pen.fillStyle = "#009e73"; pen.fillRect(x - 7, y - 7, 14, 14); }, [this.names.cloud]);
+    mark([this.network.cloud], (x, y) => { pen.fillStyle = styleOf("--cloud"); pen.fillRect(x - 7, y - 7, 14, 14); }, [this.names.cloud]);
     this.base = base;
   }
 
@@ -148,6 +186,15 @@ class NetworkMap {
     pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     pen.drawImage(this.base, 0, 0);
     pen.scale(devicePixelRatio || 1, devicePixelRatio || 1);
+    pen.strokeStyle = styleOf("--fog");
+    this.held.forEach((jobs, place) => {
+      if (!jobs) return;
+      const [x, y] = this.at(this.network.fogs[place]);
+      pen.lineWidth = 1.5;
+      pen.beginPath();
+      pen.arc(x, y, this.size + Math.min(26, 3 * Math.sqrt(jobs)), 0, 2 * Math.PI);
+      pen.stroke();
+    });
     for (const [cluster, node, category, share] of this.transit) {
       const path = this.network.paths[cluster][node];
       const place = share * (path.length - 1);
@@ -155,12 +202,20 @@ class NetworkMap {
       const [a, b] = [this.at(path[step]), this.at(path[step + 1])];
       const rest = place - step;
       pen.fillStyle = jobColour(category);
-      this.dot(pen, [a[0] + (b[0] - a[0]) * rest, a[1] + (b[1] - a[1]) * rest], 4);
+      pen.strokeStyle = styleOf("--back");
+      this.dot(pen, [a[0] + (b[0] - a[0]) * rest, a[1] + (b[1] - a[1]) * rest], 4.5);
+      pen.lineWidth = 1;
+      pen.stroke();
     }
   }
 
   show(transit) {
     this.transit = transit;
+    this.draw();
+  }
+
+  hold(held) {
+    this.held = held;
     this.draw();
   }
 }

@@ -14,7 +14,10 @@ from fogveil.testbed.experiments.planned_work import Outstanding, Task, execute_
 from fogveil.testbed.experiments.sweep.plan import SweepPlan
 from fogveil.testbed.experiments.sweep.results import tidy_table
 from fogveil.testbed.experiments.worker_pool import cores
-from fogveil.testbed.records.output import claim_folder, reporting_write_errors
+from fogveil.testbed.records.output import claim_folder, reporting_write_errors, write_json
+from fogveil.testbed.records.provenance import provenance
+from fogveil.testbed.records.sweep_files import SWEPT
+from fogveil.testbed.scenario import load_scenario
 
 TABLE = "results"
 
@@ -37,11 +40,18 @@ def execute(
 
 
 def write_results(plan: SweepPlan) -> pa.Table:
-    """Write the table of a finished sweep."""
+    """Write the table of a finished sweep, and what was swept."""
     table = tidy_table(plan)
+    scenarios = [load_scenario(file, plan.sweep.set) for file in plan.sweep.scenarios]
+    described = {
+        "sweep": plan.sweep.model_dump(mode="json", exclude_defaults=True),
+        "scenarios": [scenario.model_dump(mode="json") for scenario in scenarios],
+        "provenance": provenance(),
+    }
     with reporting_write_errors(plan.out):
         pyarrow.parquet.write_table(table, plan.out / f"{TABLE}.parquet")
         pyarrow.csv.write_csv(table, plan.out / f"{TABLE}.csv")
+    write_json(plan.out / SWEPT, described)
     return table
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
+from fogveil.agent.drift_record import agent_path, checkpoint_path, drifts_path
 from fogveil.core.disclosure import Level
 from fogveil.protocol.identity import AGENT, CLOCK, CLOUD, PROVIDER, SOURCES
 from fogveil.testbed.privacy.audit.evidence import Evidence
@@ -155,6 +157,12 @@ def _expected_files(evidence: Evidence, name: str) -> set[str]:
         expected |= {
             f"{kind}-{episode:04}.csv"
             for kind in RECORDS[role]
+            for episode in range(len(evidence.plan.episodes))
+        }
+    if name == AGENT and evidence.plan.adaptation:
+        expected |= {
+            file(Path(), episode).name
+            for file in (drifts_path, agent_path, checkpoint_path)
             for episode in range(len(evidence.plan.episodes))
         }
     if evidence.plan.record:

@@ -31,6 +31,7 @@ from fogveil.testbed.privacy.audit.findings import Finding, Verdict
 from fogveil.testbed.privacy.audit.freshness_check import DrawnValues
 from fogveil.testbed.privacy.audit.grpc_access_check import check_grpc_access
 from fogveil.testbed.privacy.audit.mqtt_access_check import check_mqtt_access
+from fogveil.testbed.privacy.audit.page_check import check_page
 from fogveil.testbed.privacy.audit.process_check import check_process
 from fogveil.testbed.privacy.audit.reachability_probe import probe_providers
 from fogveil.testbed.privacy.audit.recording_check import check_canaries, check_wire
@@ -124,6 +125,9 @@ def _audit_planted(
             findings.append(
                 check_mqtt_access(plan.broker, contained=plan.contained, product=plan.product)
             )
+            if not plan.contained:
+                report("attacking the page of a run")
+                findings.append(check_page(world, POLICIES[level], folder / "page"))
             findings += check_twins(
                 folder / "twins", plan, world, TOTAL_OBSERVER, seed or 1, report, drawn
             )
