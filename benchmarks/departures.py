@@ -99,8 +99,10 @@ class Outcomes:
     def drained(self) -> Outcomes:
         """The runs in which nothing was left."""
         empty = [place for place, left in enumerate(self.left) if not left]
-        kept = ([each[place] for place in empty] for each in (self.counts, self.estimates))
-        return Outcomes(*kept, [0] * len(empty))
+        counts, estimates = (
+            [each[place] for place in empty] for each in (self.counts, self.estimates)
+        )
+        return Outcomes(counts, estimates, [0] * len(empty))
 
     def figures(self) -> tuple[str, ...]:
         """Return the cells of a row."""

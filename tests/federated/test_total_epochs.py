@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from federated_support import embedded_hash, make_scenario
+from typer.testing import CliRunner
 
 from fogveil.agent.learning.hyperparameters import Hyperparameters
+from fogveil.testbed.cli.app import app
 from fogveil.testbed.experiments.embedded_training import train
 from fogveil.testbed.launch.federated_run import run_federated
 from fogveil.testbed.launch.participant_config import Plan
@@ -83,6 +85,9 @@ def check(folder, events, memberships, policies, **overrides):
 def test_the_run_is_the_embedded_engines_and_each_change_has_an_epoch(parl, tmp_path):
     """Lockstep and pipelined, several episodes on one testbed: it begins each with all members."""
     check(tmp_path, *TOGETHER, (LOOKS, AHEAD, parl), horizon=1000.0, sources__scale=40.0)
+    # What crossed before a crash is recorded, too: the same by those who remain.
+    result = CliRunner().invoke(app, ["inspect", str(tmp_path), "--summary", "--json"])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.slow

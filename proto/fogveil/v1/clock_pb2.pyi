@@ -339,8 +339,8 @@ Global___Begin: _TypeAlias = Begin  # noqa: Y015
 @_typing.final
 class Members(_message.Message):
     """Which Fog providers take jobs and tell their counts, in windows from here on. The agent answers with
-    AgentDone, once it has received all counts before. Providers are told where others of them add up to
-    the total than before: those that tell, and the Cloud, agree on keys before they go on.
+    AgentDone, once it has received all counts before. Providers are told who tells, and nothing else, at
+    level `total` where that changes: these and the Cloud agree on keys before they go on.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

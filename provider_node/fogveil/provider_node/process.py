@@ -71,7 +71,8 @@ class ProviderProcess:
         self._core = ProviderCore(config, settings.owners, pads=settings.pads)
         self._secure_sum = SecureSum(settings) if config.disclosure is Level.TOTAL else None
         self._boundary = TotalBoundary(self._secure_sum) if self._secure_sum else QueueBoundary()
-        self.recording = settings.recording(lambda: self._core.now)
+        crashes = bool(self._core.provider.timetable.stops)
+        self.recording = settings.recording(lambda: self._core.now, may_crash=crashes)
         self._placements = OrderedInbox(AGENT)
         self._placed = ArrivalCounter("placement", AGENT)
         self._aggregates = {name: OrderedInbox(name) for name in settings.fogs}

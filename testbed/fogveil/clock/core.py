@@ -324,8 +324,8 @@ class Windows:
             self._demands += [Demand("crash", name) for name in crashed]
             yield Waiting([], lambda: self.down.issuperset(crashed))
         if renewed:
-            members.epoch = self._epoch
-            order = JoinResponse(members=members)
+            adding_up = Members(time=at, telling=self._adding_up, epoch=self._epoch)
+            order = JoinResponse(members=adding_up)
             present = [name for name in (*fogs, self.roster.cloud) if name not in self.down]
             yield Waiting([(name, order) for name in present], lambda: True)
 
