@@ -388,9 +388,9 @@ def test_an_audit_says_how_long_it_takes(monkeypatch):
     moments = iter([0.0, 24.0, 32.0])
     monkeypatch.setattr("fogveil.testbed.cli.progress.time.monotonic", lambda: next(moments))
     steps = AuditSteps(1)
-    assert steps.begin("starting tiny") == "starting tiny (1 of 7, about 112 s left)"
+    assert steps.begin("starting tiny") == "starting tiny (1 of 8, about 115 s left)"
     assert steps.begin("trying every method") == (
-        "trying every method (2 of 7, about 3 min left)"  # at half the measured pace
+        "trying every method (2 of 8, about 3 min left)"  # at half the measured pace
     )
     assert steps.begin("something conspicuous") == "something conspicuous"
 

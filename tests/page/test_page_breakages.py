@@ -1,95 +1,87 @@
-"""The page broken on purpose: each breakage lets one attack through, and only that one."""
+"""The page broken on purpose: the audit's check lets the page as it is pass, and notices each."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from support import make_world
-from test_page_access import open_page, request
 
-import fogveil.api as fogveil
+from fogveil.testbed.privacy.audit import page_check
+from fogveil.testbed.privacy.audit.canaries import plant
+from fogveil.testbed.privacy.audit.findings import Verdict
+from fogveil.testbed.scenario import load_scenario
+from fogveil.testbed.scenario.world import build_world
 
-SPEEDS = [301.12345678, 502.87654321, 1003.55555511]
-SERVE = """
-import asyncio, sys
-from pathlib import Path
-from fogveil.testbed.dashboard import halves, server
-from fogveil.testbed.dashboard.process import serve
-from fogveil.testbed.dashboard.session import Session
-exec(sys.argv[2])
-async def ended(): await asyncio.to_thread(sys.stdin.read)
-session = Session([Path(sys.argv[1])])
-asyncio.run(serve(session, frozenset(), lambda link: print(link, flush=True), ended()))
+START = """
+from fogveil.testbed.dashboard import halves, server, session
+{breakage}
+from fogveil.testbed.dashboard.process import main
+main()
 """
 BREAKAGES = {
-    "": "",
-    "another host": "server.Gate._admits = lambda *_: True",
-    "the link twice": """
+    "as another site": "server.Gate._admits = lambda *_: True",
+    "as another page": """
+original = server.Gate._admits
+def admits(self, request):
+    return request.headers.get("origin") is not None or original(self, request)
+server.Gate._admits = admits
+""",
+    "as the agent": "server.user_of_port = lambda _port: None",
+    "the link for the second time": """
 async def opened(self, request):
     return server.RedirectResponse(f"/{self._secret}/", 303)
 server.PageServer._open = opened
 """,
-    "no secret": """
+    "without the link": """
 original = server.PageServer.__init__
 def init(self, session):
     original(self, session)
     self._secret = "page"
 server.PageServer.__init__ = init
 """,
-    "speeds in the agent's stream": """
+    "ipt of fog-1 found as text in the agent's half": """
 original = halves.AgentHalf.at
 def at(self, timeline, seen, now):
-    return {**original(self, timeline, seen, now), "hint": session.runs[0].private.facts()}
+    return {**original(self, timeline, seen, now), "hint": SESSION[0].runs[0].private.facts()}
 halves.AgentHalf.at = at
+SESSION = []
+made = session.Session.__init__
+def init(self, *args):
+    SESSION.append(self)
+    made(self, *args)
+session.Session.__init__ = init
 """,
 }
-"""What is broken, by the attack that it lets through."""
+"""What is broken, by a part of what the audit says of it."""
 
 
-@contextmanager
-def served(folder: Path, breakage: str) -> Iterator[str]:
-    """Serve the page of a run with some of its code changed; yield its link."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(folder), breakage],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-        server.stdin.close()
-        assert server.wait() == 0
+def check(breakage: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> page_check.Finding:
+    monkeypatch.setattr(
+        page_check, "SERVER", [sys.executable, "-c", START.format(breakage=breakage)]
+    )
+    world = build_world(plant(load_scenario("tiny"), seed=5))
+    return page_check.check_page(world, "jsq", folder)
 
 
-def successful_attacks(link: str) -> set[str]:
-    """Try every attack on a page; return those that get something."""
-    found = set()
-    if request(link, "/page/")[0] == 200:
-        found.add("no secret")
-    page = open_page(link)
-    if request(link, urlsplit(link).path)[0] == 303:
-        found.add("the link twice")
-    if request(link, f"{page}facts/private", Host="evil.example")[0] == 200:
-        found.add("another host")
-    request(link, f"{page}control", "POST", json.dumps({"time": 100}))
-    _, stream, _ = request(link, f"{page}events/agent")
-    assert '"decisions"' in stream
-    if any(str(speed) in stream for speed in SPEEDS):
-        found.add("speeds in the agent's stream")
-    return found
+def test_the_page_as_it_is_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = check("", tmp_path, monkeypatch)
+    assert finding.verdict is Verdict.PASS, finding.details
 
 
-@pytest.mark.parametrize("attack", BREAKAGES)
-def test_each_breakage_is_noticed(attack: str, tmp_path: Path) -> None:
-    world = make_world(horizon=300, disclosure="count", fog__ipt={"profile": SPEEDS})
-    fogveil.run(world.scenario, "jsq", out=tmp_path / "run")
-    with served(tmp_path / "run", BREAKAGES[attack]) as link:
-        assert successful_attacks(link) == ({attack} if attack else set())
+@pytest.mark.parametrize("said", BREAKAGES)
+def test_each_breakage_is_noticed(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finding = check(BREAKAGES[said], tmp_path, monkeypatch)
+    assert finding.verdict is Verdict.FAIL
+    assert any(said in fault for fault in finding.details), finding.details
+
+
+def test_a_search_that_finds_nothing_shows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The private half must show the planted secrets, or the search proves nothing."""
+    breakage = "halves.PrivateHalf.facts = lambda _self: {}"
+    finding = check(breakage, tmp_path, monkeypatch)
+    assert finding.verdict is Verdict.NOT_SHOWN

@@ -20,7 +20,7 @@ from fogveil.core.errors import InputError
 from fogveil.core.version import VERSION
 from fogveil.protocol.identity import AGENT
 from fogveil.testbed.cli.app import app
-from fogveil.testbed.launch.participant_config import Site
+from fogveil.testbed.launch.participant_config import Plan, Site
 from fogveil.testbed.privacy.audit import procedure
 from fogveil.testbed.privacy.audit.canaries import encodings, plant, planted_secrets, search
 from fogveil.testbed.privacy.audit.count_check import check_counts, check_masks
@@ -91,6 +91,23 @@ def test_a_wrong_horizon_is_refused(monkeypatch, horizon):
     result = CliRunner().invoke(app, command)
     assert isinstance(result.exception, InputError)
     assert "horizon: expected a " in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"at": 90.0, "kind": "crash", "node": "fog-1", "back": 120.0},
+        {"at": 90.0, "kind": "leave", "node": "fog-1"},
+        {"at": 90.0, "kind": "move", "cluster": "cluster-1", "to": "fog-3"},
+    ],
+)
+def test_events_that_the_audit_does_not_follow_are_refused(monkeypatch, event):
+    monkeypatch.setattr(procedure, "plant", lambda *_: pytest.fail("the audit was begun"))
+    speed = {"at": 100.0, "kind": "speed", "node": "fog-2", "factor": 2.0}
+    scenario = load_scenario(SCENARIOS / "tiny.toml", {"events": [event, speed]})
+    sentence = f"the audit does not follow events of kind {event['kind']}, only speed, rate, "
+    with pytest.raises(InputError, match=sentence):
+        procedure.run_audit(scenario, Plan(), print)
 
 
 def test_a_policy_without_counts_shows_nothing_of_what_providers_send(audited_run):

@@ -170,6 +170,18 @@ def test_masks_are_bound_to_run_epoch_episode_keys_and_members(changed):
         assert p_uniform(byte) > UNLIKELY
 
 
+@pytest.mark.parametrize(
+    ("epoch", "names"), [(0, NAMES), (1, ("fog-1", "fog-3", "cloud")), (2, NAMES)]
+)
+def test_shares_are_uniform_in_every_epoch(epoch, names):
+    """With fresh keys for each; so is the difference to the shares of the epoch before."""
+    rows = [(3,) * len(names)] * MANY
+    shares = shares_of(group_of(names, epoch=epoch, seed=epoch), rows)[:, 0]
+    before = shares_of(group_of(epoch=epoch + 7, seed=epoch + 7), [(3, 3, 3, 3)] * MANY)[:, 0]
+    for byte in (*bytes_of(shares), *bytes_of((shares - before) % MODULUS)):
+        assert p_uniform(byte) > UNLIKELY
+
+
 def test_no_mask_is_used_twice():
     masks = np.concatenate([masks_of(MANY, episode=episode) for episode in range(3)])
     repeated = len(masks) - len(np.unique(masks))

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from google.protobuf.message import DecodeError
-from support import make_world
+from total_support import GROUP, NAMES, make_total, sums
 
 from fogveil.core.errors import InputError, LostError
 from fogveil.protocol.identity import Identity
@@ -22,13 +22,8 @@ from fogveil.provider_node.membership import (
     TotalGroup,
     signed_part,
 )
-from fogveil.provider_node.secure_sum import SecureSum
-from fogveil.provider_node.settings import ProviderSettings, TotalMembers
 from fogveil.testbed.launch.certificates import Mint
 from fogveil.v1.total_pb2 import KeyAnnouncement
-
-NAMES = ("fog-1", "fog-2", "fog-3", "cloud")
-GROUP = TotalGroup("run", NAMES, "cloud")
 
 
 def now():
@@ -237,41 +232,18 @@ def totals(tmp_path, mint):
     """Return a function that makes a provider's side of the secure sum, as its process does."""
 
     def make(name, *, secure=True):
-        folder = tmp_path / name
-        mint.issue(GROUP.identity(name), folder / "identity")
-        return SecureSum(
-            ProviderSettings(
-                name=name,
-                run="run",
-                clock="",
-                broker="",
-                own_broker=True,
-                lifeline=False,
-                secure=secure,
-                record=False,
-                user=None,
-                folder=folder,
-                provider=make_world().provider(name),
-                total=TotalMembers(NAMES, "cloud"),
-                owners=(),
-                fogs=(),
-                listen="",
-            )
-        )
+        total = make_total(name, tmp_path / name, mint, secure=secure)
+        assert total.open(0)
+        return total
 
     return make
-
-
-def sums(members, counts):
-    shares = [member.shares(counts) for member in members]
-    return [sum(row) % MODULUS for row in zip(*shares, strict=True)]
 
 
 def test_members_wait_for_all_keys_and_keep_them_over_episodes(totals):
     async def go():
         members = {name: totals(name) for name in NAMES}
         for name, member in members.items():
-            waiting = asyncio.ensure_future(member.begin(0))
+            waiting = asyncio.ensure_future(member.agree())
             member.receive(name, member.announcement())  # the broker delivers it to its sender, too
             for other in set(NAMES) - {name}:
                 member.receive(other, b"\xff not a message")
@@ -282,7 +254,7 @@ def test_members_wait_for_all_keys_and_keep_them_over_episodes(totals):
         assert sums(members.values(), [1, 2]) == [4, 8]
         assert sums(members.values(), [3]) == [12]
         for member in members.values():
-            await member.begin(1)
+            member.begin(1)
         assert sums(members.values(), [0, 7]) == [0, 28]
 
     asyncio.run(go())
@@ -293,7 +265,7 @@ def test_a_missing_member_is_named(totals):
         provider = totals("fog-1")
         provider.receive("fog-3", totals("fog-3").announcement())
         with pytest.raises(LostError, match="waited 0.01 s for the key of fog-2, cloud") as caught:
-            await provider.begin(0, patience=0.01)
+            await provider.agree(patience=0.01)
         assert caught.value.who == "fog-2"
 
     asyncio.run(go())
@@ -307,10 +279,10 @@ def test_a_refused_member_is_named_with_the_reason(totals, member):
         forged = member("fog-2", mint=Mint("run")).announcement()
         provider.receive("fog-2", forged.SerializeToString())
         with pytest.raises(KeyRefusedError, match="the key of fog-2 was refused: its certificate"):
-            await provider.begin(0, patience=0.01)
+            await provider.agree(patience=0.01)
         # The valid one may still come: a disturbed relay does not end the run.
         provider.receive("fog-2", totals("fog-2").announcement())
-        await provider.begin(0, patience=0.01)
+        await provider.agree(patience=0.01)
         assert len(provider.shares([0, 0, 0])) == 3
 
     asyncio.run(go())

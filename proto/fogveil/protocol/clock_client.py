@@ -110,7 +110,7 @@ class ClockClient:
         """Yield the clock's orders until the run is over."""
         while not (order := await self._orders.get()).HasField("end"):
             if isfinite(order.grant.until):  # 0 where an episode begins
-                self.time = order.grant.until
+                self.time = order.members.time or order.grant.until
             yield order
             self._idle = self._orders.empty()
 

@@ -46,11 +46,18 @@ def close_all() -> None:
 class Recording:
     """Writes one line for each crossing."""
 
-    def __init__(self, folder: Path, name: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self, folder: Path, name: str, now: Callable[[], float], *, may_crash: bool = False
+    ) -> None:
+        """Begin to record, or go on after the process before this one has crashed.
+
+        One that `may_crash` flushes what it writes as soon as it has nothing else to do.
+        """
+        self._flush_every = 0.0 if may_crash else FLUSH_EVERY
         self._name = name
         self._now = now
         """Returns the simulated time."""
-        self._file = open_private(folder / TRAFFIC)
+        self._file = open_private(folder / TRAFFIC, "a")
         self._flushing = False
         self._prefixes: dict[tuple[str, str, str, str], str] = {}
         """The JSON of (sender, receiver, method, kind), which recur in every line."""
@@ -81,7 +88,7 @@ class Recording:
         file.write(f'{{"at": {time.time()!r}, "simulated": {self._now()!r}, {prefix}, {body}}}\n')
         if not self._flushing:
             self._flushing = True
-            asyncio.get_running_loop().call_later(FLUSH_EVERY, self._flush)
+            asyncio.get_running_loop().call_later(self._flush_every, self._flush)
 
     def _flush(self) -> None:
         self._flushing = False

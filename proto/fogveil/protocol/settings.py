@@ -52,9 +52,11 @@ class Settings:
         """The participant's key and certificates; None where the run has no identities."""
         return Credentials(self.folder / "identity") if self.secure else None
 
-    def recording(self, now: Callable[[], float]) -> Recording | None:
+    def recording(self, now: Callable[[], float], *, may_crash: bool = False) -> Recording | None:
         """Begin to record, where that is asked for; `now` is the simulated time."""
-        return Recording(self.folder, self.name, now) if self.record else None
+        if not self.record:
+            return None
+        return Recording(self.folder, self.name, now, may_crash=may_crash)
 
     def mqtt_client_id(self) -> str:
         """Return a client id that no other connection has: a broker ends the older of two."""

@@ -308,6 +308,7 @@ class Begin(_message.Message):
     EPISODE_FIELD_NUMBER: _builtins.int
     DRAW_FIELD_NUMBER: _builtins.int
     REPEATED_ORDERS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     episode: _builtins.int
     draw: _builtins.int
     """The draw of the scenario's randomness: equal draws give equal workloads."""
@@ -315,16 +316,21 @@ class Begin(_message.Message):
     """To a provider that is back from a crash: so many orders follow that it has carried out before. It
     carries them out again, and tells nobody anything.
     """
+    epoch: _builtins.int
+    """To providers, at level `total`: the epoch of the total. All are members, but for one that is back
+    from a crash: it takes no part until it is told Members.
+    """
     def __init__(
         self,
         *,
         episode: _builtins.int = ...,
         draw: _builtins.int = ...,
         repeated_orders: _builtins.int = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draw", b"draw", "episode", b"episode", "repeated_orders", b"repeated_orders"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draw", b"draw", "episode", b"episode", "epoch", b"epoch", "repeated_orders", b"repeated_orders"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -333,7 +339,8 @@ Global___Begin: _TypeAlias = Begin  # noqa: Y015
 @_typing.final
 class Members(_message.Message):
     """Which Fog providers take jobs and tell their counts, in windows from here on. The agent answers with
-    AgentDone, once it has received all counts before.
+    AgentDone, once it has received all counts before. Providers are told who tells, and nothing else, at
+    level `total` where that changes: these and the Cloud agree on keys before they go on.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -342,8 +349,11 @@ class Members(_message.Message):
     AVAILABLE_FIELD_NUMBER: _builtins.int
     TELLING_FIELD_NUMBER: _builtins.int
     BACK_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     time: _builtins.float
     """From when on."""
+    epoch: _builtins.int
+    """The epoch of the total that begins; no two of a run have the same number."""
     @_builtins.property
     def available(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """By their numbers in the order of the scenario, as are all here."""
@@ -361,10 +371,11 @@ class Members(_message.Message):
         available: _abc.Iterable[_builtins.int] | None = ...,
         telling: _abc.Iterable[_builtins.int] | None = ...,
         back: _abc.Iterable[_builtins.int] | None = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "back", b"back", "telling", b"telling", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "back", b"back", "epoch", b"epoch", "telling", b"telling", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

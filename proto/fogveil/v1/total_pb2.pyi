@@ -63,8 +63,9 @@ Global___TotalServiceWatchResponse: _TypeAlias = TotalServiceWatchResponse  # no
 
 @_typing.final
 class KeyAnnouncement(_message.Message):
-    """What a member of a total publishes for all others, before the first observation. The signature
-    is by the key of the certificate, so that whoever relays the announcement cannot change it.
+    """What a member of a total publishes for all others before the first observation of an epoch, retained.
+    The signature is by the key of the certificate, so that whoever relays the announcement cannot
+    change it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -80,9 +81,9 @@ class KeyAnnouncement(_message.Message):
     run: _builtins.str
     name: _builtins.str
     epoch: _builtins.int
-    """Which membership of the run this is, from 0 on."""
+    """Which membership of the run this is, from 0 on: a new one for each change of who tells its count."""
     public_key: _builtins.bytes
-    """X25519, 32 bytes."""
+    """X25519, 32 bytes, made for this epoch."""
     level: _builtins.str
     """What the member discloses, as scenarios spell it."""
     certificate: _builtins.bytes

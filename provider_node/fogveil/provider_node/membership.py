@@ -1,5 +1,8 @@
 """Membership of a total: every member announces its key, and the list of members, signed.
 
+Whenever other providers add up to the total than before, a new epoch begins: a membership of its
+own, for which every member makes a new key.
+
 Keys are relayed by a broker that need not be trusted: a key is a member's if that member's
 certificate, issued by the run's authority, verifies its signature.
 """
@@ -47,7 +50,7 @@ class TotalGroup:
     """In the order that all shared_secret on."""
     cloud: str
     epoch: int = 0
-    """Which membership of the run this is; nobody leaves or joins within one."""
+    """Which membership of the run this is: nobody leaves or joins within one, and none recurs."""
 
     def __post_init__(self) -> None:
         if self.cloud not in self.members:
@@ -127,9 +130,11 @@ class Membership:
         """Accept a member's key, or raise KeyRefusedError with the reason."""
         if member not in self._group.members:
             raise KeyRefusedError(member, "it is no member of the total")
+        group, authority = self._group, self._credentials.authority
         reason = (
-            self._disagreement(member, announcement)
-            or self._signature_fault(member, announcement, now)
+            _address_fault(group, member, announcement)
+            or self._disagreement(announcement)
+            or _signature_fault(group, authority, member, announcement, now)
             or self._key_fault(member, announcement.public_key)
         )
         if reason:
@@ -150,47 +155,12 @@ class Membership:
 
     # --- reasons to refuse -----------------------------------------------------------------------
 
-    def _disagreement(self, member: str, announcement: KeyAnnouncement) -> str | None:
+    def _disagreement(self, announcement: KeyAnnouncement) -> str | None:
         group = self._group
-        if announcement.name != member:
-            return "it was announced under another name"
-        if announcement.run != group.run:
-            return "it was announced for another run"
-        if announcement.level != Level.TOTAL.word:
-            return (
-                f"it discloses {announcement.level[:9]!r}, and a total needs everybody at 'total'"
-            )
         if announcement.epoch != group.epoch:
             return f"it is for epoch {announcement.epoch}, and this is epoch {group.epoch}"
         if tuple(announcement.membership) != group.members:
             return "its list of members differs from ours"
-        return None
-
-    def _signature_fault(
-        self, member: str, announcement: KeyAnnouncement, now: datetime
-    ) -> str | None:
-        try:
-            certificate = x509.load_der_x509_certificate(announcement.certificate)
-            begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-        except Exception:  # noqa: BLE001 (untrusted bytes: the parser may raise anything)
-            return "its certificate cannot be read"
-        if not begin <= now <= end:
-            return f"its certificate is valid from {begin} to {end} only"
-        policy = PolicyBuilder().store(Store([self._credentials.authority])).time(now)
-        try:
-            subjects = policy.build_client_verifier().verify(certificate, []).subjects or ()
-        except (VerificationError, ValueError):
-            return "its certificate was not issued by this run's authority"
-        proved = [s.value for s in subjects if isinstance(s, x509.UniformResourceIdentifier)]
-        if proved != [self._group.identity(member).uri]:
-            return f"its certificate is that of {', '.join(proved) or 'nobody'}"
-        signer = certificate.public_key()
-        if not isinstance(signer, ec.EllipticCurvePublicKey):
-            return "its certificate's key is not on an elliptic curve"
-        try:
-            signer.verify(announcement.signature, signed_part(announcement), SIGNED_WITH)
-        except InvalidSignature:
-            return "its signature does not verify: it was changed on its way"
         return None
 
     def _key_fault(self, member: str, key: bytes) -> str | None:
@@ -204,6 +174,65 @@ class Membership:
         except ValueError:
             return "it is not a usable X25519 key"
         return None
+
+
+def check_origin(
+    group: TotalGroup,
+    authority: x509.Certificate,
+    member: str,
+    announcement: KeyAnnouncement,
+    now: datetime,
+) -> None:
+    """Raise KeyRefusedError unless a member announced this itself, for whichever epoch."""
+    if member not in group.members:
+        raise KeyRefusedError(member, "it is no member of the total")
+    reason = _address_fault(group, member, announcement) or _signature_fault(
+        group, authority, member, announcement, now
+    )
+    if reason:
+        raise KeyRefusedError(member, reason)
+
+
+def _address_fault(group: TotalGroup, member: str, announcement: KeyAnnouncement) -> str | None:
+    if announcement.name != member:
+        return "it was announced under another name"
+    if announcement.run != group.run:
+        return "it was announced for another run"
+    if announcement.level != Level.TOTAL.word:
+        return f"it discloses {announcement.level[:9]!r}, and a total needs everybody at 'total'"
+    return None
+
+
+def _signature_fault(
+    group: TotalGroup,
+    authority: x509.Certificate,
+    member: str,
+    announcement: KeyAnnouncement,
+    now: datetime,
+) -> str | None:
+    try:
+        certificate = x509.load_der_x509_certificate(announcement.certificate)
+        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    except Exception:  # noqa: BLE001 (untrusted bytes: the parser may raise anything)
+        return "its certificate cannot be read"
+    if not begin <= now <= end:
+        return f"its certificate is valid from {begin} to {end} only"
+    policy = PolicyBuilder().store(Store([authority])).time(now)
+    try:
+        subjects = policy.build_client_verifier().verify(certificate, []).subjects or ()
+    except (VerificationError, ValueError):
+        return "its certificate was not issued by this run's authority"
+    proved = [s.value for s in subjects if isinstance(s, x509.UniformResourceIdentifier)]
+    if proved != [group.identity(member).uri]:
+        return f"its certificate is that of {', '.join(proved) or 'nobody'}"
+    signer = certificate.public_key()
+    if not isinstance(signer, ec.EllipticCurvePublicKey):
+        return "its certificate's key is not on an elliptic curve"
+    try:
+        signer.verify(announcement.signature, signed_part(announcement), SIGNED_WITH)
+    except InvalidSignature:
+        return "its signature does not verify: it was changed on its way"
+    return None
 
 
 def signed_part(announcement: KeyAnnouncement) -> bytes:

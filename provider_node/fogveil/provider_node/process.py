@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -49,7 +49,6 @@ async def serve(settings: ProviderSettings) -> None:
     ):
         process.relay = relay
         await relay.subscribe(*process.subscriptions())
-        process.announce_key()
         await first_of(
             process.follow(clock),
             clock.receive(process.try_window_now),
@@ -72,7 +71,8 @@ class ProviderProcess:
         self._core = ProviderCore(config, settings.owners, pads=settings.pads)
         self._secure_sum = SecureSum(settings) if config.disclosure is Level.TOTAL else None
         self._boundary = TotalBoundary(self._secure_sum) if self._secure_sum else QueueBoundary()
-        self.recording = settings.recording(lambda: self._core.now)
+        crashes = bool(self._core.provider.timetable.stops)
+        self.recording = settings.recording(lambda: self._core.now, may_crash=crashes)
         self._placements = OrderedInbox(AGENT)
         self._placed = ArrivalCounter("placement", AGENT)
         self._aggregates = {name: OrderedInbox(name) for name in settings.fogs}
@@ -114,11 +114,14 @@ class ProviderProcess:
         work = topics.all_aggregates if self._config.is_cloud else topics.placement(name)
         return [work, topics.all_keys] if self._secure_sum else [work]
 
-    def announce_key(self) -> None:
-        """Publish the key of our masks, at level `total`."""
-        if self._secure_sum:
+    async def _open_epoch(
+        self, total: SecureSum, epoch: int, telling: Iterable[int] | None = None
+    ) -> None:
+        """Agree on keys with the others that add up to the total from now on."""
+        if total.open(epoch, telling):
             topic = self._topics.keys(self._settings.name)
-            self.relay.publish(topic, self._secure_sum.announcement(), retain=True)
+            self.relay.publish(topic, total.announcement(), retain=True)
+            await total.agree()
 
     # --- MQTT ------------------------------------------------------------------------------------
 
@@ -161,6 +164,9 @@ class ProviderProcess:
                 if kind == "begin":
                     await self._begin(order.begin)
                     clock.send(provider_ready=ProviderReady())
+                elif kind == "members" and self._secure_sum:
+                    members = order.members
+                    await self._open_epoch(self._secure_sum, members.epoch, members.telling)
                 elif kind == "grant":
                     await self._run_window(order.grant)
                     if order.grant.flush:
@@ -171,8 +177,12 @@ class ProviderProcess:
 
     async def _begin(self, begin: Begin) -> None:
         self._repeated = begin.repeated_orders
-        if self._secure_sum:
-            await self._secure_sum.begin(begin.episode)
+        if total := self._secure_sum:
+            if begin.repeated_orders:
+                total.sit_out(begin.epoch)
+            elif begin.epoch != total.epoch:
+                await self._open_epoch(total, begin.epoch)
+            total.begin(begin.episode)
         self._core.begin(begin.episode, begin.draw)
         self._windows_forwarded = 0
         for inbox in (self._placements, *self._aggregates.values()):

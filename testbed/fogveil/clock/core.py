@@ -75,6 +75,9 @@ class Windows:
         """Who will need its orders again when it is back from a crash."""
         self.down: set[str] = set()
         """Who has crashed and is not back; nobody between episodes."""
+        self._epoch = 0
+        """How often others than before have added up to a total."""
+        self._adding_up = tuple(range(len(roster.fogs)))
         self._demands: list[Demand] = []
         self._crashing: set[str] = set()
         """Whose process is being ended."""
@@ -124,8 +127,13 @@ class Windows:
         self._ending = False
         draws = self._draws
         draw = self._first_draw + self.episode if draws is None else draws[self.episode]
+        self._renew_epoch()
         self._begin = Begin(episode=self.episode, draw=draw)
-        return [(name, JoinResponse(begin=self._begin)) for name in self.roster.all]
+        told = Begin(episode=self.episode, draw=draw, epoch=self._epoch)
+        return [
+            (name, JoinResponse(begin=told if name in self._open_flushes else self._begin))
+            for name in self.roster.all
+        ]
 
     @property
     def placed(self) -> list[int]:
@@ -298,6 +306,7 @@ class Windows:
             self._not_ready.update(back)
             yield Waiting([], lambda: not self._not_ready)
         self.members.advance(at)
+        renewed = self._renew_epoch()
         self._agent_busy = True
         members = Members(
             time=at,
@@ -314,9 +323,18 @@ class Windows:
             self._crashing.update(crashed)
             self._demands += [Demand("crash", name) for name in crashed]
             yield Waiting([], lambda: self.down.issuperset(crashed))
-        if self._tells_providers:
+        if renewed:
+            adding_up = Members(time=at, telling=self._adding_up, epoch=self._epoch)
+            order = JoinResponse(members=adding_up)
             present = [name for name in (*fogs, self.roster.cloud) if name not in self.down]
-            yield Waiting([(name, tell) for name in present], lambda: True)
+            yield Waiting([(name, order) for name in present], lambda: True)
+
+    def _renew_epoch(self) -> bool:
+        """Begin an epoch if others add up to the total than before; return whether one began."""
+        before, self._adding_up = self._adding_up, self.members.telling
+        renewed = self._tells_providers and self._adding_up != before
+        self._epoch += renewed
+        return renewed
 
     def _go_on(self) -> list[Order]:
         """Take the steps of the present instant that are due; then open the next window."""
@@ -349,7 +367,8 @@ class Windows:
         self.down.discard(name)
         kept = self._kept[name]
         self._open_flushes[name] = sum(order.grant.flush for order in kept)
-        begin = Begin(episode=self._begin.episode, draw=self._begin.draw, repeated_orders=len(kept))
+        begin = Begin(repeated_orders=len(kept), epoch=self._epoch)
+        begin.MergeFrom(self._begin)
         return [(name, JoinResponse(begin=begin)), *((name, order) for order in kept)]
 
     def _recheck_sources(self, at: float) -> list[Order]:

@@ -9,13 +9,13 @@ def sabotage(product):
     append(
         product / "fogveil/provider_node/process.py",
         """
-        _before_mqtt_extra_topic = ProviderProcess.announce_key
+        _before_mqtt_extra_topic = ProviderProcess._begin
 
-        def _announce(self):
-            _before_mqtt_extra_topic(self)
+        async def _begin(self, begin):
+            await _before_mqtt_extra_topic(self, begin)
             config, topics, name = self._config, self._topics, self._settings.name
             self.relay.publish(topics.aggregate(name) + "/speed", b"%d" % config.ipt)
 
-        ProviderProcess.announce_key = _announce
+        ProviderProcess._begin = _begin
         """,
     )

@@ -58,6 +58,7 @@ AUDIT_STEPS = (
     ("running with policy", 10),
     ("judging every channel", 3),
     ("trying every topic", 2),
+    ("attacking the page", 3),
     ("running twins of the whole run", 41),
     ("running twins in bursts", 40),
 )

@@ -31,6 +31,7 @@ from fogveil.testbed.privacy.audit.findings import Finding, Verdict
 from fogveil.testbed.privacy.audit.freshness_check import DrawnValues
 from fogveil.testbed.privacy.audit.grpc_access_check import check_grpc_access
 from fogveil.testbed.privacy.audit.mqtt_access_check import check_mqtt_access
+from fogveil.testbed.privacy.audit.page_check import check_page
 from fogveil.testbed.privacy.audit.process_check import check_process
 from fogveil.testbed.privacy.audit.reachability_probe import probe_providers
 from fogveil.testbed.privacy.audit.recording_check import check_canaries, check_wire
@@ -49,6 +50,8 @@ SETUP_TIMEOUT = 300.0
 ENDED_EARLY = "run: it can be judged"
 """The finding about what could not be examined any more."""
 TOTAL_OBSERVER = f"{Path(total_observer_policy.__file__)}:TotalObserver"
+FOLLOWED = ("speed", "rate", "mix", "demand")
+"""Kinds of events that may be audited."""
 POLICIES = {"count": "veil", "total": TOTAL_OBSERVER, "full": "setr", "none": "round-robin"}
 """The policy of an audited run, by level."""
 
@@ -74,8 +77,19 @@ def run_audit(
     """
     if not plan.secure:
         raise InputError("a testbed without identities cannot be audited: set `secure`")
+    refuse_events(scenario)
     with tempfile.TemporaryDirectory(prefix="fogveil-scenario-") as path:
         return _audit_planted(_plant_file(scenario, Path(path), seed), plan, report, seed)
+
+
+def refuse_events(scenario: Scenario) -> None:
+    """Refuse events that the reference, with which everything is compared, does not follow."""
+    kinds = [kind for event in scenario.events if (kind := event.kind) not in FOLLOWED]
+    if kinds:
+        raise InputError(
+            f"events: the audit does not follow events of kind {', '.join(dict.fromkeys(kinds))}, "
+            f"only {', '.join(FOLLOWED)}; take them out of the scenario to audit it"
+        )
 
 
 def _plant_file(scenario: Scenario, folder: Path, seed: int | None) -> Scenario:
@@ -111,6 +125,9 @@ def _audit_planted(
             findings.append(
                 check_mqtt_access(plan.broker, contained=plan.contained, product=plan.product)
             )
+            if not plan.contained:
+                report("attacking the page of a run")
+                findings.append(check_page(world, POLICIES[level], folder / "page"))
             findings += check_twins(
                 folder / "twins", plan, world, TOTAL_OBSERVER, seed or 1, report, drawn
             )
