@@ -240,12 +240,12 @@ def test_the_page_is_written_from_the_results(tmp_path, monkeypatch):
         "rank": [0.9] * 4,
         "known": {what: [{"decisions": 70, "for_node": 7}] * 2 for what in ("service", "rank")},
     }
-    monkeypatch.setattr(page, "read_attacks", lambda: [course])
+    monkeypatch.setattr(page, "read_attacks", lambda: {"upgrade": [course]})
     written = page.write_change(tmp_path, "abc").read_text()
     assert "at commit abc" in written
     for kind in KINDS:
         assert f"### {kind.title[0].upper()}{kind.title[1:]}" in written
-    assert "| counts, jsq | 70 | 7 | 70 | 7 |" in written
+    assert "| upgrade | counts, jsq | 70 | 7 | 70 | 7 |" in written
     assert "{" not in written, "nothing was left to fill in"
     for name in ("inference", "learning", "leakage", "day"):
         assert (tmp_path / page.FIGURES / f"{name}.png").exists()

@@ -151,7 +151,7 @@ def _measure_change(plan: AttackPlan, folder: Path, *, as_json: bool) -> None:
         print_table(table, console)
     path = folder / f"{plan.name}-change.json"
     write_json(path, {**result, "provenance": provenance()})
-    plot_courses([result], folder / "leakage-change")
+    plot_courses({plan.scenario.name: [result]}, folder / "leakage-change")
     print_line(f"written: {path}, {folder}/leakage-change.png, .svg", console)
     if as_json:
         print(json.dumps(result))  # noqa: T201 (the promised object)

@@ -13,14 +13,15 @@ import numpy as np
 
 from fogveil.agent.policy import Level
 from fogveil.core.files import write_private
-from fogveil.testbed.experiments.change.plan import KINDS, OUT, SEEDS
+from fogveil.testbed.experiments.change.plan import KINDS, OUT, SEEDS, Kind
 from fogveil.testbed.privacy.leakage.after_change import Course, follow, summarise
 from fogveil.testbed.privacy.leakage.meter import AttackPlan
 from fogveil.testbed.source_tree import code_digest
 
 DECISIONS = 1500
 """Observed since the upgrade."""
-UPGRADE = KINDS[0]
+UPGRADES = KINDS[:2]
+"""Of the fastest node, and of one in the middle, which becomes the fastest."""
 
 
 class Attacker(NamedTuple):
@@ -44,6 +45,7 @@ ATTACKERS = (
 class AttackRun:
     """One run that an attacker observes."""
 
+    kind: Kind
     attacker: Attacker
     seed: int
 
@@ -53,7 +55,7 @@ class AttackRun:
     def plan(self) -> AttackPlan:
         """The plan of the leakage meter: speeds as they are, the seeds of the other runs."""
         return AttackPlan(
-            UPGRADE.scenario(1, self.attacker.level.word),
+            self.kind.scenario(1, self.attacker.level.word),
             self.attacker.level,
             DECISIONS,
             self.attacker.policy,
@@ -87,13 +89,20 @@ class AttackRun:
 
 def attack_runs() -> list[AttackRun]:
     """Return the runs of all attackers."""
-    return [AttackRun(each, seed) for each in ATTACKERS for seed in range(1, SEEDS + 1)]
+    return [
+        AttackRun(kind, attacker, seed)
+        for kind in UPGRADES
+        for attacker in ATTACKERS
+        for seed in range(1, SEEDS + 1)
+    ]
 
 
-def read_attacks() -> list[dict[str, Any]]:
-    """Return what was found of each attacker, once all runs are finished."""
-    found = []
-    for attacker in ATTACKERS:
-        runs = [run for run in attack_runs() if run.attacker == attacker]
-        found.append(summarise(runs[0].plan, [run.read() for run in runs]))
+def read_attacks() -> dict[str, list[dict[str, Any]]]:
+    """Return what was found of each attacker by the title of the upgrade, once all are finished."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kind in UPGRADES:
+        for attacker in ATTACKERS:
+            runs = [AttackRun(kind, attacker, seed) for seed in range(1, SEEDS + 1)]
+            result = summarise(runs[0].plan, [run.read() for run in runs])
+            found.setdefault(kind.title, []).append(result)
     return found

@@ -187,14 +187,15 @@ def _cost(training: ChangeTraining) -> tuple[str, str, str]:
     return f"{decisions:,}", f"{decisions * scale / sources:,.0f}", f"{values.training_steps:,}"
 
 
-def attack_table(results: Sequence[dict[str, Any]]) -> str:
+def attack_table(found: Mapping[str, Sequence[dict[str, Any]]]) -> str:
     """Return after how many decisions each attacker knows of the upgrade."""
     head = (
-        *("attacker: sees, places by", "service time within 5 % after", "for the node"),
+        *("change", "attacker: sees, places by", "service time within 5 % after", "for the node"),
         *("rank correlation as before after", "for the node"),
     )
     rows = [
-        (attacker_name(each), *known_cells(each, "service"), *known_cells(each, "rank"))
+        (title, attacker_name(each), *known_cells(each, "service"), *known_cells(each, "rank"))
+        for title, results in found.items()
         for each in results
     ]
     return markdown_table(head, rows)

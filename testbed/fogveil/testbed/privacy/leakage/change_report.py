@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +23,8 @@ LOOKS = (
 )
 """Colour and dashes of the attackers, in order."""
 WHAT = {"service": f"service time within {WITHIN:.0%}", "rank": "rank correlation as before"}
+LEAST_SHOWN = 0.5
+"""Smallest error in a figure, in per cent."""
 SHOWN = (25, 50, 100, 200, 400, 800, 1600, 3200)
 
 
@@ -67,22 +69,30 @@ def change_tables(result: dict[str, Any]) -> list[Table]:
     return [known, course]
 
 
-def plot_courses(results: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw error and rank correlation over the decisions before and since the change."""
-    with figure(path, 9, 3.8) as canvas:
-        panels = canvas.subplots(1, 2)
-        for axis, (key, factor) in zip(panels, (("error", 100.0), ("rank", 1.0)), strict=True):
-            for result, (colour, dashes) in zip(results, LOOKS, strict=False):
-                decisions = range(result["first"], result["first"] + len(result[key]))
-                values = [max(factor * value, 0.01) for value in result[key]]
-                label = attacker_name(result)
-                axis.plot(decisions, values, color=colour, linestyle=dashes, label=label)
-            axis.axvline(0, color="#D55E00", linestyle="--", linewidth=0.9)
+def plot_courses(rows: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
+    """Draw error and rank correlation over the decisions before and since the change.
+
+    There is a row of panels for each change, by its title.
+    """
+    with figure(path, 9, 0.8 + 3.0 * len(rows)) as canvas:
+        axes = canvas.subplots(len(rows), 2, sharex=True, squeeze=False)
+        for panels, (title, results) in zip(axes, rows.items(), strict=True):
+            for axis, (key, factor) in zip(panels, (("error", 100.0), ("rank", 1.0)), strict=True):
+                for result, (colour, dashes) in zip(results, LOOKS, strict=False):
+                    decisions = range(result["first"], result["first"] + len(result[key]))
+                    values = [factor * value for value in result[key]]
+                    label = attacker_name(result)
+                    axis.plot(decisions, values, color=colour, linestyle=dashes, label=label)
+                axis.axvline(0, color="#D55E00", linestyle="--", linewidth=0.9)
+                axis.set_title(title)
+            error, rank = panels
+            error.axhline(100 * WITHIN, color="#666666", linestyle=":", linewidth=1.0)
+            error.set_yscale("log")
+            error.set_ylim(bottom=LEAST_SHOWN)
+            error.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            error.set_ylabel("error of the node's service time (%)")
+            rank.set_ylabel("rank correlation of all speeds")
+        for axis in axes[-1]:
             axis.set_xlabel("decisions since the secret change")
-        panels[0].axhline(100 * WITHIN, color="#666666", linestyle=":", linewidth=1.0)
-        panels[0].set_yscale("log")
-        panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        panels[0].set_ylabel("error of the node's service time (%)")
-        panels[1].set_ylabel("rank correlation of all speeds")
-        handles, labels = panels[0].get_legend_handles_labels()
+        handles, labels = axes[0][0].get_legend_handles_labels()
         canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
