@@ -15,6 +15,7 @@ from fogveil.testbed.experiments.change.measures import WINDOW, MethodRuns, reco
 from fogveil.testbed.experiments.change.plan import (
     AT,
     HORIZON,
+    IN_SYSTEM,
     KINDS,
     ORACLE,
     RETRAINED,
@@ -85,6 +86,13 @@ def test_a_transfer_has_a_fifth_of_the_steps():
 
 def test_lost_jobs_are_not_measured_at_level_total():
     assert BY_NAME["crash-lost"].methods == (ORACLE, "jsq", "ci-setr", "veil")
+
+
+def test_changes_of_speed_are_measured_with_counts_in_system_too():
+    assert len(IN_SYSTEM) == 3
+    for kind in IN_SYSTEM:
+        assert kind.scenario(1, "count").count == "in_system"
+        assert kind.methods == (ORACLE, "jsq", "ci-setr", "veil")
 
 
 # --- the work ------------------------------------------------------------------------------------
@@ -228,7 +236,7 @@ def test_a_panel_shows_every_method_and_the_key_has_each_once(tmp_path):
 
 
 def test_the_page_is_written_from_the_results(tmp_path, monkeypatch):
-    found = {name: runs for kind in KINDS for name, runs in results(kind).items()}
+    found = {name: runs for kind in (*KINDS, *IN_SYSTEM) for name, runs in results(kind).items()}
     monkeypatch.setattr(MethodRuns, "read", lambda kind, method: found[kind.name, method])
     course = {
         "name": "paper",

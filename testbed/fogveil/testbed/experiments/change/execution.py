@@ -22,6 +22,7 @@ from fogveil.testbed.experiments.change.plan import (
     ADAPTING,
     AT,
     HORIZON,
+    IN_SYSTEM,
     KINDS,
     OUT,
     PARL,
@@ -159,7 +160,7 @@ def find_outstanding() -> Outstanding:
             if not training.finished or not run.path.exists():
                 tasks = outstanding.runs if training.finished else outstanding.later_runs
                 tasks.append(Task(HANDOVER_SECONDS, other=run))
-    for kind in KINDS:
+    for kind in (*KINDS, *IN_SYSTEM):
         comparison = kind.comparison
         for compared in prepare(comparison)[1]:
             seconds = run_seconds(policies.label_of(compared.policy), DECISIONS)

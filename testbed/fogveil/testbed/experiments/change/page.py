@@ -18,6 +18,7 @@ from fogveil.testbed.experiments.change.plan import (
     AUTO,
     BACK,
     HORIZON,
+    IN_SYSTEM,
     KINDS,
     NODE,
     NOTICE,
@@ -61,7 +62,7 @@ def write_change(docs: Path, commit: str) -> Path:
     """Write the page and its figures to the folder of the documentation."""
     results = {
         (kind.name, method): MethodRuns.read(kind, method)
-        for kind in KINDS
+        for kind in (*KINDS, *IN_SYSTEM)
         for method in kind.methods
         if method != ORACLE
     }
@@ -97,6 +98,10 @@ def write_change(docs: Path, commit: str) -> Path:
         parts += [f"### {kind.title[0].upper()}{kind.title[1:]}\n"]
         if kind.name in texts.KINDS:
             parts += [texts.KINDS[kind.name].format(back=f"{BACK:g}", notice=f"{NOTICE:g}")]
+        parts += [tables.kind_table(kind, results)]
+    parts += [texts.IN_SYSTEM]
+    for kind in IN_SYSTEM:
+        parts += [f"### {kind.title[0].upper()}{kind.title[1:]}, counts in system\n"]
         parts += [tables.kind_table(kind, results)]
     parts += [
         texts.RETRAINING.format(seeds=" and ".join(map(str, TRAINING_SEEDS))),

@@ -6,7 +6,7 @@ kind says otherwise: whoever places well uses that node most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +56,21 @@ class Kind:
     is `paper` as before, or little different."""
     loses: bool = False
     """Whether jobs are lost, which level `total` excludes."""
+    in_system: bool = False
+    """Whether counts have the job in service, too; for policies of level `count` alone."""
 
     @property
     def overrides(self) -> dict[str, Any]:
         """The scenario of its runs."""
-        return {"sources.scale": RATE, "horizon": HORIZON, "events": list(self.events)}
+        changes = {"sources.scale": RATE, "horizon": HORIZON, "events": list(self.events)}
+        return changes | ({"count": "in_system"} if self.in_system else {})
 
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods that it is measured for."""
-        left_out = TOTAL if self.loses else RETRAINED if self.after is None else ()
+        left_out = (
+            TOTAL if self.loses or self.in_system else RETRAINED if self.after is None else ()
+        )
         return tuple(method for method in METHODS if method not in left_out)
 
     def scenario(self, seed: int, level: str) -> Scenario:
@@ -127,6 +132,12 @@ KINDS = (
     ),
     _changed("move", "a cluster moves", None, kind="move", cluster="cluster-8", to="fog-3"),
 )
+IN_SYSTEM = tuple(
+    replace(kind, name=f"{kind.name}-in-system", after=None, in_system=True)
+    for kind in KINDS
+    if kind.name.endswith(("upgrade", "downgrade"))
+)
+"""Changes of speed where counts tell more: whether a node is idle."""
 
 
 @dataclass(frozen=True)
