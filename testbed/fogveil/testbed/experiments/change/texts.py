@@ -117,8 +117,8 @@ change by a few tenths of a time unit.
 
 IN_SYSTEM = """## Changes of speed with counts in system
 
-The key `count = "in_system"` of the scenario: counts have the job in service, too. Everything else is
-as above; the oracle's delays are the same.
+The key `count = "in_system"` of the scenario: counts have the job in service, too. Everything else
+is as above; the oracle's delays are the same.
 """
 
 RETRAINING = """## Trained again
@@ -140,7 +140,7 @@ are. `fogveil leakage` measures this on any scenario that changes a speed.
 ![Error and rank correlation over decisions](images/change/leakage.png)
 """
 
-LEAKAGE_END = """Who probes, placing in order to learn and not to serve, knows soon. Who places well knows
-as late as it adapts, and what it does not use it does not learn of. A rank that the upgrade does
+LEAKAGE_END = """Who probes, placing in order to learn and not to serve, knows soon. Who places
+well knows as late as it adapts, and what it does not use it does not learn of. A rank that the upgrade does
 not change needs no learning.
 """
