@@ -141,6 +141,6 @@ are. `fogveil leakage` measures this on any scenario that changes a speed.
 """
 
 LEAKAGE_END = """Who probes, placing in order to learn and not to serve, knows soon. Who places
-well knows as late as it adapts, and what it does not use it does not learn of. A rank that the upgrade does
-not change needs no learning.
+well knows as late as it adapts, and what it does not use it does not learn of. A rank that the
+upgrade does not change needs no learning.
 """
