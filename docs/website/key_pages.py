@@ -11,6 +11,7 @@ import inspect
 import json
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -61,8 +62,7 @@ class KeyPage:
     def __init__(self, model: type[BaseModel]) -> None:
         self._schema = model.model_json_schema()
         self._definitions: dict[str, Schema] = self._schema.get("$defs", {})
-        self._module = sys.modules[model.__module__]
-        self._meanings = _field_docstrings(inspect.getsource(self._module))
+        self._models = _models_of(model.__module__)
         self._titles: dict[str, str] = {}
         """Heading of each model that has been met, as far as it is a table of the file."""
         self._values: list[str] = []
@@ -84,13 +84,14 @@ class KeyPage:
         return "\n".join([HEADER, *(f"| {' | '.join(row)} |" for row in rows)])
 
     def _meaning(self, model: str, key: str, value: Schema) -> str:
-        if (model, key) in self._meanings:
-            return self._meanings[model, key]
+        for owner in self._models[model].__mro__:
+            meanings = _field_docstrings(owner.__module__)
+            if (owner.__name__, key) in meanings:
+                return meanings[owner.__name__, key]
         for reference in _references(value):
             return _first_sentence(self._definitions[reference]["description"])
-        raise LookupError(
-            f"{model}.{key} has no meaning: write a docstring below it in {self._module.__name__}"
-        )
+        where = self._models[model].__module__
+        raise LookupError(f"{model}.{key} has no meaning: write a docstring below it in {where}")
 
     def kind(self, value: Schema, path: str) -> str:
         """Return what a value may be, with its bounds; tables become links to their headings."""
@@ -202,10 +203,31 @@ def _relearning_sections() -> Iterator[str]:
     yield page.table("AdaptationHyperparameters", {"properties": own})
 
 
-def _field_docstrings(source: str) -> dict[tuple[str, str], str]:
-    """Return the docstrings below annotated fields, by class and field."""
-    found = {}
-    for owner in ast.walk(ast.parse(source)):
+def _models_of(module: str) -> dict[str, type[BaseModel]]:
+    """Return the models of a module by name, those that it imports included."""
+    return {
+        name: value
+        for imported in (module, *_imported_from(module))
+        for name, value in vars(sys.modules[imported]).items()
+        if inspect.isclass(value) and issubclass(value, BaseModel)
+    }
+
+
+def _imported_from(module: str) -> set[str]:
+    return {
+        node.module
+        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
+        if isinstance(node, ast.ImportFrom) and node.module in sys.modules
+    }
+
+
+@cache
+def _field_docstrings(module: str) -> dict[tuple[str, str], str]:
+    """Return the docstrings below annotated fields of a module, by class and field."""
+    found: dict[tuple[str, str], str] = {}
+    if module == "builtins":
+        return found
+    for owner in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
         if not isinstance(owner, ast.ClassDef):
             continue
         for field, after in zip(owner.body, owner.body[1:], strict=False):
@@ -240,6 +262,8 @@ def _number(value: Schema) -> str:
 
 def _default(value: Schema) -> str:
     default = value.get("default", ...)
+    if default is ... and value.get("type") == "array":
+        return "none"
     if default is ... or isinstance(default, dict):
         return "its defaults"
     return "none" if default is None else f"`{_toml(default)}`"

@@ -72,11 +72,11 @@ def test_overrides_arrive_as_they_were_given(tmp_path, overrides):
 @pytest.mark.parametrize("name", shipped_scenarios())
 def test_every_shipped_scenario_can_be_written_anew(tmp_path, name):
     """As a file of its own, for one of its keys is replaced."""
-    scenario = load_scenario(name, {"horizon": 123.5})
+    scenario = load_scenario(name, {"horizon": 12345.5})
     file = getattr(scenario.topology, "file", None)
     if file and not Path(file).exists():
         pytest.skip(f"{file} is not part of the repository")
-    generate(tmp_path, "--horizon", "123.5", scenario=name)
+    generate(tmp_path, "--horizon", "12345.5", scenario=name)
     again = written(tmp_path)
     if file:
         assert Path(again.topology.file).read_bytes() == Path(file).read_bytes()

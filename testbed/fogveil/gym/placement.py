@@ -107,6 +107,7 @@ class PlacementEnv(gym.Env[Vector, np.int64]):
         )
         self._outlook = Outlook(self._engine.providers.fogs)
         self._last: tuple[Outcome, float] | None = None
+        self.vectors.update(self.view)
         observation = self._engine.next_decision()
         if observation is None:
             raise InputError("the scenario's horizon ends before its first workload")
@@ -167,6 +168,8 @@ class PlacementEnv(gym.Env[Vector, np.int64]):
         self._queued = (*providers.counts, providers.cloud.count)
         if observation is not None:
             self._mask = self.vectors.mask(observation)
+            if self._engine.new_latencies is not None:
+                self.vectors.update(self._engine.new_latencies.applied_to(self.view))
 
     def _workload(self, seen: Observation) -> dict[str, Any]:
         return {

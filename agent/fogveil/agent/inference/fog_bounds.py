@@ -10,12 +10,12 @@ from fogveil.agent.inference.service_bounds import Contradiction, ServiceBounds
 from fogveil.agent.inference.soft_means import Table
 from fogveil.agent.policy import AgentView
 
-TIGHT = 1.25
+TIGHT = 1.6
 """The factor up to which service times are proved when a contradiction means a change."""
 PROVED = 20
 """Instants per node that a model has stood then."""
-STOOD = 10
-"""Informative instants of the node that its tight bounds have stood then."""
+INFORMED = 10
+"""Informative instants per node that it has stood then: where nothing shows, nothing is proved."""
 SAME_CAUSE = 20
 """Instants per node within which a second changed node means that an application has changed."""
 ROUNDS = 50
@@ -48,8 +48,8 @@ class FogBounds:
         self.survived = 0
         """Instants that the current model has stood."""
         self._now = 0.0
-        self._stood = [0] * len(view.nodes)
-        """Per node the informative instants since its bounds are tight."""
+        self._informed = 0
+        """Informative instants that the current model has stood, summed over the nodes."""
         self.changed: list[int] = []
         """The nodes that the last counts showed to be changed."""
         self.works_changed = False
@@ -113,7 +113,7 @@ class FogBounds:
         return False
 
     def _propagate(self, changed: set[int]) -> bool:
-        service, tightened = self._service, False
+        tightened = False
         for _ in range(ROUNDS):
             if not changed:
                 break
@@ -129,8 +129,7 @@ class FogBounds:
                 continue
             changed |= affected
             tightened |= bool(affected)
-            if service.is_tight(number, TIGHT):
-                self._stood[number] += 1
+            self._informed += 1
         return tightened
 
     def _propagate_node(self, number: int) -> set[int]:
@@ -145,7 +144,8 @@ class FogBounds:
 
         Where service varies, the bounds contradict themselves before they are all tight.
         """
-        enough = self.survived >= PROVED * len(self.nodes) and self._stood[number] >= STOOD
+        nodes = len(self.nodes)
+        enough = self.survived >= PROVED * nodes and self._informed >= INFORMED * nodes
         return enough and self._service.is_tight(number, TIGHT)
 
     def relearn(self, number: int) -> None:
@@ -153,21 +153,19 @@ class FogBounds:
         if self.model is Model.NONE:
             return
         last, self._last_change = self._last_change, (number, self.survived)
-        self._stood[number] = 0
         self.changed.append(number)
         self._service.forget(number)
         self.nodes[number].restart()
         if last and last[0] != number and self.survived - last[1] < SAME_CAUSE * len(self.nodes):
             self.works_changed = True
             self._service.forget_works()
-            self._stood = [0] * len(self.nodes)
             for node in self.nodes:
                 node.restart()
 
     def _weaken(self, model: Model) -> None:
         self.model = model
         self.survived = 0
-        self._stood = [0] * len(self.nodes)
+        self._informed = 0
         self._last_change = None
         self._service = self._fresh_bounds()
         for node in self.nodes:

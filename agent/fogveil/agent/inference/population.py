@@ -81,6 +81,11 @@ class Population:
         """The misfit of the guess that explains the evidence best."""
         return float(self._misfits.min())
 
+    def shift(self, place: int, step: float, deviation: float) -> None:
+        """Move one number of all guesses: a speed, or from `nodes` on a category's work."""
+        steps = step + deviation * self._random.standard_normal(len(self._guesses))
+        self._guesses[:, place] += steps
+
     def explain(self, evidence: Evidence) -> None:
         """Anneal the guesses on evidence that extends what they explained before."""
         self._set_evidence(evidence)

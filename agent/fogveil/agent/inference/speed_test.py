@@ -15,13 +15,13 @@ from fogveil.agent.inference.spread import GREATEST, share_between
 
 FACTOR = 2.0
 """The change that is tested for."""
-THRESHOLD = 14.0
+THRESHOLD = 12.0
 """The evidence, as a logarithm of the ratio, at which a node has changed."""
 MOST = 2.0
 """The most that a single job may add: one outlier is no change."""
 LEAST_LIKELY = 1e-6
 """A likelihood below this is a rounding error of the approximation."""
-HEAVIEST = 1.5
+HEAVIEST = 1.9
 """The variance of service above which its tail is not a gamma's, and a few jobs tell nothing."""
 SETTLED = 0.1
 """The variance of a believed mean above which the belief is still being learned."""
@@ -31,8 +31,8 @@ class SpeedTest:
     """Weighs for one node whether jobs take longer or shorter than believed.
 
     >>> test = SpeedTest()
-    >>> [test.add(0.05, 0.01, 0.45, 0.55) for _ in range(8)]
-    [None, None, None, None, None, None, None, 0.5]
+    >>> [test.add(0.05, 0.01, 0.45, 0.55) for _ in range(6)]
+    [None, None, None, None, None, 0.5]
     >>> any(test.add(0.05, 0.01, 0.9, 1.1) for _ in range(100))
     False
     """

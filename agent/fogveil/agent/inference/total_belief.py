@@ -10,13 +10,16 @@ when the better known ones are busy, and no earlier. So there is no phase of pro
 from __future__ import annotations
 
 import sys
+from math import log
 
 import numpy as np
 import numpy.typing as npt
 
+from fogveil.agent.inference.drift import PageHinkley
 from fogveil.agent.inference.estimator import Attempt
 from fogveil.agent.inference.evidence import CloudedTotalEvidence, ThoroughTotalEvidence
 from fogveil.agent.inference.node_belief import Finished
+from fogveil.agent.inference.total_change import Change, find_change
 from fogveil.agent.inference.transcript import Floats, Transcript
 from fogveil.agent.inference.virtual_queue import VirtualQueue
 from fogveil.agent.policy import AgentView, Observation
@@ -40,6 +43,12 @@ KNOWN = 0.05
 """A service time is known when the guesses of its logarithm deviate by no more."""
 WIDEST = 1.0
 """The largest deviation that makes a node appear slower."""
+TOLERATED, ALARMING = 0.5, 40.0
+"""Jobs by which the totals' mean may be off for good, and their sum beyond that for an alarm."""
+BEFORE = 100
+"""Decisions kept from before a change: their jobs are in the queues."""
+DOUBT = 0.1
+"""The deviation of a changed speed's logarithm."""
 
 
 class TotalBelief:
@@ -50,6 +59,20 @@ class TotalBelief:
         self._decisions: list[tuple[Observation, int]] = []
         self._arrivals: list[float] = []
         """When the job of each decision arrives at its node."""
+        self._residuals: list[float] = []
+        """At each decision, by how many jobs the total was above the predicted one."""
+        self._test = PageHinkley(delta=TOLERATED, threshold=ALARMING)
+        self._steady = 0
+        """The decision up to which the test had no evidence of a change."""
+        self._stale = 0
+        """The first decisions that are from before a change: they must not be inferred from."""
+        self._absent: frozenset[int] = frozenset()
+        """The nodes that took no jobs at the last decision."""
+        self._held: set[int] = set()
+        """Those of them that hold jobs which they do not tell: they have crashed."""
+        self._excess = 0.0
+        self.fired: list[tuple[float, Change | None]] = []
+        """When a change was noticed, and what explains it."""
         self._attempts = 0
         self._attempt = self._begin_attempt()
         self._next_update = FIRST_UPDATE
@@ -67,12 +90,24 @@ class TotalBelief:
 
     def observe(self, observation: Observation) -> None:
         """Continue to a decision instant; infer anew where that is due."""
-        if len(self._decisions) >= self._next_update:
+        if len(self._decisions) >= self._next_update and not self._held:
             self._infer()
         self._observation = observation
+        absent = _absent(observation, len(self._queues))
+        for node in self._held - absent:
+            self._return(node)
         for node, queue in enumerate(self._queues):
             finished = queue.advance(observation.time)
             self.finished[node] = self._unreported(finished) if self.known[node] else []
+        assert observation.total is not None
+        for node in absent - self._absent:
+            self._notice_absence(node, observation.total)
+        self._absent = absent
+        self._residuals.append(observation.total - sum(self.counts))
+        if self._learned and self._test.add(self._residuals[-1]):
+            self._adapt()
+        elif not self._test.statistic:
+            self._steady = len(self._residuals)
 
     def placed(self, node: int, job: int, cluster: int, category: int) -> None:
         """Add a placement at the instant last observed."""
@@ -130,6 +165,7 @@ class TotalBelief:
 
     def _infer(self) -> None:
         """Explain all totals so far, and compute the queues again from the new estimates."""
+        self._forget(self._stale)
         decisions = len(self._decisions)
         transcript = Transcript(self._view, tuple(self._decisions), tuple(self._arrivals))
         evidence = self._attempt.extend(transcript)
@@ -138,9 +174,63 @@ class TotalBelief:
             for _ in range(2 if self._excess > FAR_OFF else 1):
                 self._search_anew(transcript)
         self._set_estimates()
-        learned = decisions >= LEARNED and self._excess <= 1 and self.known.mean() > 1 / 2
-        growth = LATER_GROWTH if learned else GROWTH
+        growth = LATER_GROWTH if self._learned else GROWTH
         self._next_update = int(growth * decisions) if decisions < LAST_UPDATE else sys.maxsize
+
+    def _notice_absence(self, node: int, total: int) -> None:
+        """Tell a crash from a node that drains: its jobs are not in the total any more."""
+        count = self.counts[node]
+        if abs(total - sum(self.counts) + count) < abs(total - sum(self.counts)):
+            self._held.add(node)
+            self._queues[node].hold()
+
+    def _return(self, node: int) -> None:
+        """Go on with a node that is back, and with the totals from now on: others mislead."""
+        self._held.remove(node)
+        self._queues[node].release(self._observation.time)
+        self._forget(len(self._decisions))
+        self._test.reset()
+        self._next_update = LEARNED
+
+    @property
+    def _learned(self) -> bool:
+        decided = len(self._decisions) >= LEARNED
+        return decided and self._excess <= 1 and bool(self.known.mean() > 1 / 2)
+
+    def _forget(self, decisions: int) -> None:
+        """Drop the first decisions."""
+        for kept in (self._decisions, self._arrivals, self._residuals):
+            del kept[:decisions]
+        self._steady = max(self._steady - decisions, 0)
+        self._stale = max(self._stale - decisions, 0)
+
+    def _adapt(self) -> None:
+        """Go on with what has changed, and forget the totals from before."""
+        decisions = self._decisions
+        transcript = Transcript(self._view, tuple(decisions), tuple(self._arrivals))
+        steady = min(self._steady, len(decisions) - 1)
+        change = find_change(
+            transcript,
+            self.service,
+            np.array(self._residuals[: len(decisions)]),
+            decisions[steady][0].time,
+            waiting=self._view.count is CountKind.WAITING,
+        )
+        self.fired.append((self._observation.time, change))
+        self._forget(max(steady - BEFORE, 0))
+        self._stale = min(steady, BEFORE)
+        if change is None:
+            self._attempt = self._begin_attempt()
+            self._next_update = self._stale + FIRST_UPDATE
+        else:
+            place, sign = change.node, -1
+            if place is None:
+                assert change.category is not None
+                place, sign = len(self._view.nodes) + change.category, 1
+            self._attempt.population.shift(place, sign * log(change.factor), DOUBT)
+            self._next_update = self._stale + LEARNED
+            self._set_estimates()
+        self._test.reset()
 
     def _begin_attempt(self) -> Attempt[ThoroughTotalEvidence]:
         """Begin another search; from the second on the Cloud may be to blame."""
@@ -159,6 +249,7 @@ class TotalBelief:
         mean, self.deviations = self._attempt.population.logarithms
         self.service = np.exp(mean + np.minimum(self.deviations, WIDEST) ** 2 / 2)
         self.known = self.deviations.max(axis=1) <= KNOWN
+        self._test.reset()
         self._queues = [VirtualQueue(times) for times in self.service.tolist()]
         for (observation, node), arrival in zip(self._decisions, self._arrivals, strict=True):
             queue = self._queues[node]
@@ -169,3 +260,10 @@ class TotalBelief:
         new = [job for job in finished if job.job not in self._reported]
         self._reported.update(job.job for job in new)
         return new
+
+
+def _absent(observation: Observation, nodes: int) -> frozenset[int]:
+    """Return the nodes that take no jobs."""
+    if observation.available is None:
+        return frozenset()
+    return frozenset(range(nodes)) - frozenset(observation.available)

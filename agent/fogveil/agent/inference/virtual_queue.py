@@ -31,6 +31,8 @@ class VirtualQueue:
         self._in_transit: list[OwnJob] = []
         self._arrived: deque[Finished] = deque()
         """Jobs that have not finished."""
+        self._held: list[Finished] | None = None
+        """The unfinished jobs of a node that has crashed."""
 
     def place(self, arrival: float, job: int, category: int) -> None:
         """Add a job that will arrive."""
@@ -39,6 +41,8 @@ class VirtualQueue:
     def advance(self, now: float) -> list[Finished]:
         """Continue to an instant, and return the jobs that have finished by it."""
         in_transit, self._now = self._in_transit, now
+        if self._held is not None:
+            return []
         # Jobs placed from now on arrive later: the order of those that have arrived is final.
         arrived = 0
         while arrived < len(in_transit) and in_transit[arrived].arrival <= now:
@@ -52,6 +56,19 @@ class VirtualQueue:
         while self._arrived and self._arrived[0].finished <= now:
             finished.append(self._arrived.popleft())
         return finished
+
+    def hold(self) -> None:
+        """Stop: the node has crashed with what it holds."""
+        self._held = list(self._arrived)
+        self._arrived.clear()
+        self._free = self._now
+
+    def release(self, now: float) -> None:
+        """Go on: the node is back and serves all it held, each job from its beginning."""
+        held, self._held, self._free = self._held or [], None, now
+        for job in held:
+            start, self._free = self._free, self._free + job.finished - job.started
+            self._arrived.append(Finished(job.job, job.arrival, start, self._free))
 
     @property
     def in_system(self) -> int:

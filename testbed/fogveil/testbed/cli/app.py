@@ -14,7 +14,9 @@ import typer
 from fogveil.core.errors import FogveilError
 from fogveil.core.version import VERSION
 from fogveil.testbed.cli.adapt import AdaptCommand
+from fogveil.testbed.cli.around import AroundCommand
 from fogveil.testbed.cli.audit import audit
+from fogveil.testbed.cli.change import change
 from fogveil.testbed.cli.compare import compare, evaluate, figures
 from fogveil.testbed.cli.dashboard import dashboard
 from fogveil.testbed.cli.docker import app as docker_app
@@ -53,6 +55,7 @@ jobs, each node's count, or everything.
   fogveil audit paper                         tests of what a provider discloses, with evidence
   fogveil leakage paper                       what the disclosed counts still reveal
   fogveil compare paper --policies jsq,ci-setr,setr --seeds 5
+  fogveil compare day --policies jsq,ci-setr --around-events  delays around the events of a scenario
   fogveil sweep examples/sweep.toml           any keys of a scenario varied, in one table
   fogveil plot runs/sweep/sweep --x rate --y p95              any column of it drawn
   fogveil league --policy my_policy.py:Mine   a policy's score on a fixed set of scenarios
@@ -85,6 +88,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("figures", with_quiet(figures)),
     ("report", with_quiet(report)),
     ("reproduce", with_quiet(reproduce)),
+    ("change", with_quiet(change)),
     ("audit", with_quiet(audit)),
     ("inspect", inspect),
     ("leakage", with_quiet(leakage)),
@@ -92,8 +96,10 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("map", with_quiet(map_parl)),
 )
 """Those that may take longer than two seconds say how far they are, and have --quiet."""
+KINDS = {"run": AdaptCommand, "up": AdaptCommand, "compare": AroundCommand}
+"""Those with options that may have a value."""
 for name, command in COMMANDS:
-    app.command(name=name, cls=AdaptCommand if name in ("run", "up") else None)(command)
+    app.command(name=name, cls=KINDS.get(name))(command)
 app.command(name="policies")(list_policies)
 scenario_app = typer.Typer(help="List and show scenarios.", no_args_is_help=True)
 scenario_app.command(name="list")(list_scenarios)

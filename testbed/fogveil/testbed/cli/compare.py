@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fogveil.core.errors import InputError
+from fogveil.testbed.cli.around import AroundEvents, print_around, with_oracle
 from fogveil.testbed.cli.options import (
     ORACLE,
     AsJson,
@@ -78,6 +79,7 @@ def compare(
     ] = ORACLE,
     disclosure: Disclosure = None,
     override: Override = None,
+    around: AroundEvents = None,
     folder: Folder = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -91,7 +93,7 @@ def compare(
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     overrides = collect_overrides(override, disclosure=disclosure)
     options = (scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
-    _compare(*options, common=COMPARED, force=force, as_json=as_json)
+    _compare(*options, common=COMPARED, force=force, as_json=as_json, around=around)
 
 
 def _compare(
@@ -107,6 +109,7 @@ def _compare(
     common: Path,
     force: bool,
     as_json: bool,
+    around: float | None = None,
 ) -> None:
     if rates is not None and load_scenario(scenario, overrides).sources.kind == "trace":
         raise InputError(
@@ -114,6 +117,8 @@ def _compare(
             "leave --rates out"
         )
     base = load(scenario, overrides, None)
+    if around is not None:
+        chosen = with_oracle(chosen, base, around, overrides)
     comparison = Comparison(
         file=scenario,
         overrides=overrides,
@@ -146,11 +151,15 @@ def _compare(
         err.print(f"stopped with {finished} of {total} runs done; the same command continues")
         raise
     averages = evaluate_comparison(comparison, reference)
+    console = err if as_json else out
     for table in tables.compare_tables(averages, reference):
-        tables.print_table(table, err if as_json else out)
+        tables.print_table(table, console)
+    around_paths: list[Path] = []
+    if around is not None:
+        around_paths = print_around(comparison, base, around, folder, console)
     origin = provenance()
     paths = tables.write_comparison(averages, reference, folder, origin)
-    paths.append(folder / "compare.json")
+    paths += [*around_paths, folder / "compare.json"]
     write_json(paths[-1], {**_described(comparison, base, reference), "provenance": origin})
     from fogveil.testbed.report.figures import (  # matplotlib takes a while to load
         plot_delays,
@@ -161,7 +170,7 @@ def _compare(
     plot_delays(averages, folder / "delays")
     paths += [folder / "loops.png", folder / "delays.png"]
     names = ", ".join(path.name for path in paths)
-    print_line(f"written to {folder}: {names}", err if as_json else out)
+    print_line(f"written to {folder}: {names}", console)
     if as_json:
         rows = average_table(averages).to_pylist()
         print_json({"reference": reference, "averages": rows, "written": paths})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,9 @@ from fogveil.testbed.cli.seeds import with_seed
 from fogveil.testbed.records.output import reporting_write_errors, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report.tables import print_table
+
+if TYPE_CHECKING:
+    from fogveil.testbed.privacy.leakage.meter import AttackPlan
 
 
 def leakage(
@@ -70,6 +73,9 @@ def leakage(
     without observation are there to compare with: the best one speed for all nodes, and speeds that
     follow the topology. The figure shows all results in DIR on the same scenario. With --federated
     or --docker the agent runs in a testbed, and infers from the record in its own folder.
+
+    Where the scenario changes a speed ([[events]] of kind speed), it is measured after how many
+    decisions since then the agent knows: N decisions are observed from the first such change on.
     """
     from fogveil.testbed.privacy.leakage.attackers import (
         DEFAULT_POLICIES,
@@ -108,10 +114,13 @@ def leakage(
         policy_on_testbed(plan.policy, shown)
     with reporting_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    console = err if as_json else out
+    if plan.scenario.events:
+        _measure_change(plan, folder, as_json=as_json)
+        return
     with progress_bar("{task.completed}/{task.total} permutations") as progress:
         task = progress.add_task(f"{plan.name} on {plan.scenario.name}", total=permutations)
         result = measure(plan, lambda done: progress.update(task, completed=done))
-    console = err if as_json else out
     for table in tables(result):
         print_table(table, console)
     print_line(verdict(result), console)
@@ -122,3 +131,27 @@ def leakage(
     if as_json:
         figures = {key: value for key, value in result.items() if key != "scenario"}
         print(json.dumps(figures))  # noqa: T201 (the promised object)
+
+
+def _measure_change(plan: AttackPlan, folder: Path, *, as_json: bool) -> None:
+    """Measure when the agent knows that a speed has changed; print and write it."""
+    from fogveil.testbed.privacy.leakage.after_change import measure_change, speed_event
+    from fogveil.testbed.privacy.leakage.change_report import change_tables, plot_courses
+
+    if speed_event(plan.scenario) is None:
+        raise InputError(
+            f"scenario {plan.scenario.name} has events, but none of kind speed: expected one whose "
+            "secret is to be found out, or no events (--set events=[])"
+        )
+    with progress_bar("{task.completed}/{task.total} permutations") as progress:
+        task = progress.add_task(f"{plan.name} on {plan.scenario.name}", total=plan.permutations)
+        result = measure_change(plan, lambda done: progress.update(task, completed=done))
+    console = err if as_json else out
+    for table in change_tables(result):
+        print_table(table, console)
+    path = folder / f"{plan.name}-change.json"
+    write_json(path, {**result, "provenance": provenance()})
+    plot_courses([result], folder / "leakage-change")
+    print_line(f"written: {path}, {folder}/leakage-change.png, .svg", console)
+    if as_json:
+        print(json.dumps(result))  # noqa: T201 (the promised object)

@@ -350,6 +350,10 @@ def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool)
     )
     if folder:
         print_line(f"records: {folder}/jobs.parquet, decisions.parquet, run.json", console)
+    if folder and result["scenario"].get("events"):
+        from fogveil.testbed.report.gallery import draw_run  # matplotlib takes a while to load
+
+        print_line(f"delay over time, with the events: {draw_run(folder)}.png", console)
     for line in adaptation_lines(result, folder):
         print_line(line, err)
     if as_json:

@@ -23,6 +23,7 @@ from fogveil.core.errors import InputError
 from fogveil.core.python_imports import imported_modules
 from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.experiments.worker_pool import work_through
+from fogveil.testbed.records.job_times import JobTimes, JobTimesRecord
 from fogveil.testbed.records.output import (
     remove_leftovers,
     reporting_write_errors,
@@ -93,6 +94,14 @@ class Comparison:
         rate = "own" if run.rate is None else f"{run.rate:g}"
         label = policies.label_of(run.policy)
         return self.out / "runs" / f"{label}_{rate}_{run.horizon:g}_{run.seed}_{digest}.json"
+
+    def times_path_of(self, run: ComparedRun) -> Path:
+        """Return the file of a run's workloads, which is kept where a scenario has events."""
+        return self.path_of(run).with_suffix(".npz")
+
+    def times_of(self, run: ComparedRun) -> JobTimes:
+        """Return the workloads of a finished run on a scenario with events."""
+        return JobTimes.load(self.times_path_of(run))
 
     def digest(self, reference: str) -> str:
         """Return a digest of what is compared: it does not change with the code or the folder."""
@@ -180,8 +189,12 @@ def _execute_task(task: tuple[Comparison, ComparedRun]) -> None:
 
 
 def execute_run(comparison: Comparison, run: ComparedRun) -> None:
-    """Execute one run and write its result."""
-    result = run_embedded(comparison.scenario_of(run), run.policy)
+    """Execute one run and write its result; where there are events, its workloads' times too."""
+    scenario = comparison.scenario_of(run)
+    times = JobTimesRecord()
+    result = run_embedded(scenario, run.policy, watchers=[times] if scenario.events else ())
+    if scenario.events:
+        times.save(comparison.times_path_of(run))
     write_json(comparison.path_of(run), {**run._asdict(), **result})
 
 

@@ -83,26 +83,43 @@ class Training(Protocol):
         """Return the scenario with the training's seed."""
 
 
+class Work(Protocol):
+    """Work that does itself, in whatever process it is sent to."""
+
+    @property
+    def name(self) -> str:
+        """What is reported when it is done; may be empty."""
+
+    def execute(self) -> None:
+        """Do it, or continue it."""
+
+
 class Task(NamedTuple):
-    """A piece of work: a training, or one run of an evaluation."""
+    """A piece of work: a training, one run of an evaluation, or something else."""
 
     seconds: float
     """CPU time that it is expected to take."""
     training: Training | None = None
     comparison: Comparison | None = None
     run: ComparedRun | None = None
+    other: Work | None = None
+    """Work of another kind, of which only its plan knows what it is."""
 
     @property
     def name(self) -> str:
-        """The name of its folder, for a training."""
+        """What is reported when it is done; nothing for a run."""
+        if self.other:
+            return self.other.name
         return self.training.folder.name if self.training else ""
 
 
 def execute_task(task: Task) -> None:
-    """Train an agent, or continue its training; or execute one run."""
+    """Do a piece of work: train an agent or continue its training, execute one run, and so on."""
     if task.training:
         training = task.training
         train(training.load_scenario(), training.agent, training.folder, training.hyperparameters)
+    elif task.other:
+        task.other.execute()
     else:
         assert task.comparison is not None
         assert task.run is not None

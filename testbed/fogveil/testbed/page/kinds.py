@@ -10,6 +10,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from fogveil.testbed.report.run_figure import plot_over_time
 from fogveil.testbed.report.statistics import format_number
 from fogveil.testbed.report.sweep_figure import plot_table, series, varied_columns
 from fogveil.testbed.report.tables import compare_tables, interval_note, run_tables, summary_line
+from fogveil.testbed.scenario.event_text import recorded_events
 
 SHOWN_MEASURES = ("fog_loop", "fog_loop_p95", "cloud_loop", "unserved")
 """What the table of a sweep shows."""
@@ -78,10 +80,9 @@ def run_sections(folder: Path) -> list[Section] | None:
     ]
     if (folder / "jobs.parquet").is_file():
         jobs = pq.read_table(folder / "jobs.parquet", columns=["emitted", "returned"])
+        draw = partial(plot_over_time, events=recorded_events(result))
         horizon = result["scenario"]["horizon"]
-        parts.append(
-            Picture.drawn("Fog loop over simulated time", redraw, plot_over_time, jobs, horizon)
-        )
+        parts.append(Picture.drawn("Fog loop over simulated time", redraw, draw, jobs, horizon))
     parts += [
         Picture.drawn(
             "Where the workloads went",

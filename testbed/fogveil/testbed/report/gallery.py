@@ -28,6 +28,7 @@ from fogveil.testbed.report.result_files import (
     read_trainings,
 )
 from fogveil.testbed.report.run_figure import plot_over_time
+from fogveil.testbed.scenario.event_text import recorded_events
 
 
 class Drawn(NamedTuple):
@@ -74,15 +75,31 @@ def draw_all(folders: Sequence[Path], out: Path) -> Drawn:
     return Drawn([out / name for name in drawn], left_out)
 
 
+def draw_run(folder: Path, path: Path | None = None) -> Path:
+    """Draw the delays of one run, by default beside its records; return the path without suffix."""
+    path = path or folder / "over-time"
+    _draw_jobs(folder / "jobs.parquet", _read_run(folder), path)
+    return path
+
+
+def _read_run(folder: Path) -> dict[str, Any]:
+    run: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return run
+
+
+def _draw_jobs(table: Path, run: dict[str, Any], path: Path) -> None:
+    jobs = pq.read_table(table, columns=["emitted", "returned"])
+    plot_over_time(jobs, run["scenario"]["horizon"], path, recorded_events(run))
+
+
 def _draw_over_time(folders: Sequence[Path], out: Path) -> list[str]:
     """Draw the delays of each run that has kept its jobs; return the figures' names."""
     names: list[str] = []
     for table in sorted({path for folder in folders for path in folder.rglob("jobs.parquet")}):
-        run = json.loads((table.parent / "run.json").read_text(encoding="utf-8"))
-        jobs = pq.read_table(table, columns=["emitted", "returned"])
+        run = _read_run(table.parent)
         name = f"over-time-{run['label']}".replace("/", "-")
         name += f"-{names.count(name) + 1}" if name in names else ""
-        plot_over_time(jobs, run["scenario"]["horizon"], out / name)
+        _draw_jobs(table, run, out / name)
         names.append(name)
     return names
 

@@ -19,6 +19,7 @@ from fogveil.testbed.records.summary import DELAYS, LOOPS, PERCENTILES
 from fogveil.testbed.report.averages import PolicyAverage, average_table
 from fogveil.testbed.report.statistics import Estimate, format_number
 from fogveil.testbed.report.table_files import write_tables
+from fogveil.testbed.scenario.event_text import event_texts
 from fogveil.testbed.scenario.load import shipped_scenarios
 from fogveil.testbed.scenario.world import World
 
@@ -239,7 +240,18 @@ def scenario_tables(world: World) -> list[Table]:
     for app in scenario.applications:
         sizes = (app.instructions, app.bytes_up, app.bytes_down)
         applications.add_row(app.name, *(f"{size:,.0f}" for size in sizes))
-    return [facts, nodes, *named, applications]
+    return [facts, nodes, *named, applications, *_event_tables(world)]
+
+
+def _event_tables(world: World) -> list[Table]:
+    """Return the table of events, if there are any; nobody but the experimenter gets all."""
+    if not world.scenario.events:
+        return []
+    table = Table("at", "what happens", "who is told", box=box.SIMPLE_HEAD, title_justify="left")
+    table.title, table.title_style = "events", "bold"
+    for text in event_texts(world.scenario.events):
+        table.add_row(f"{text.at:,g}", text.what, text.told)
+    return [table]
 
 
 def labels_table(labels: Mapping[str, str]) -> Table:
