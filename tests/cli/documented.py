@@ -62,6 +62,8 @@ class Command(NamedTuple):
         """Return the command with little work to do."""
         if self.name == "audit":
             return [word.replace("paper", "tiny") for word in self.words]
+        if "--around-events" in self.words:  # events lie before the scenario's own horizon
+            return [*self.words, "--seeds", "2"]
         return [*self.words, *SHORTER.get(self.name, ())]
 
 

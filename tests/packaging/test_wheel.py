@@ -34,6 +34,7 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel):
         "fogveil/testbed/privacy/audit/boundary.txt",
         "fogveil/testbed/scenario/shipped/paper.toml",
         "fogveil/testbed/scenario/shipped/other/geant.toml",
+        "fogveil/testbed/scenario/shipped/change/day.toml",
         "fogveil/testbed/scenario/shipped/league/park.toml",
         "fogveil/testbed/experiments/league.json",
         "fogveil/v1/boundary.proto",

@@ -110,16 +110,31 @@ class MethodRuns:
         all_of_them = [each for seed in self.recoveries() for each in seed]
         return sum(each.back for each in all_of_them), len(all_of_them)
 
+    @property
+    def outside_before(self) -> int:
+        """How many of the runs that did not come back were no better before the change."""
+        return sum(
+            mean_delay(run, AT - LAST, AT) > TOLERANCE * mean_delay(oracle, AT - LAST, AT)
+            for runs, oracle, back in zip(self.runs, self.oracle, self.recoveries(), strict=True)
+            for run, each in zip(runs, back, strict=True)
+            if not each.back
+        )
+
     def mean_of(self, measure: str) -> Estimate:
         """Return the mean of a measure of `Recovery` over seeds."""
         by_seed = [fmean(getattr(each, measure) for each in seed) for seed in self.recoveries()]
         return estimate(by_seed)
 
     def ratio_over_time(self, times: Sequence[float], width: float) -> list[float]:
-        """Return the ratio to the oracle around instants, pooled over seeds and trainings."""
+        """Return the ratio to the oracle at instants, pooled over seeds and trainings.
+
+        Before the change it is over the time that has passed, from then on over what follows: no
+        window has both.
+        """
         ratios = []
         for time in times:
-            begin, end = time - width / 2, time + width / 2
+            begin = time if time >= AT else time - width
+            end = begin + width
             own = _pooled([run for runs in self.runs for run in runs], begin, end)
             ratios.append(own / _pooled(self.oracle, begin, end))
         return ratios

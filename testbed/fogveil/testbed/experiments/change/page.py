@@ -34,6 +34,7 @@ from fogveil.testbed.privacy.leakage.change_report import plot_courses
 from fogveil.testbed.report.change_figure import Look, Panel, plot_changes
 from fogveil.testbed.report.figures import figures_for_pages
 from fogveil.testbed.report.gallery import draw_run
+from fogveil.testbed.report.markdown import markdown_table
 from fogveil.testbed.scenario import load_scenario
 from fogveil.testbed.scenario.load import shipped_scenarios
 
@@ -83,6 +84,8 @@ def write_change(docs: Path, commit: str) -> Path:
             node=NODE,
         ),
         texts.KNOWS,
+        markdown_table(texts.KNOWS_HEAD, texts.KNOWS_ROWS),
+        texts.KNOWS_END,
         texts.BARS.format(met=sum(bar.met for bar in found), bars=len(found)),
         tables.bars_table(found),
         texts.WHY,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fogveil.agent.policies.parl import FILE
 from fogveil.testbed.experiments.change.measures import FIRST, LAST, MethodRuns
 from fogveil.testbed.experiments.change.plan import (
     AT,
@@ -21,6 +20,7 @@ from fogveil.testbed.experiments.change.plan import (
 from fogveil.testbed.privacy.leakage.change_report import attacker_name, known_cells
 from fogveil.testbed.report.markdown import markdown_table
 from fogveil.testbed.report.statistics import Estimate, format_number
+from fogveil.testbed.scenario.world import build_world
 
 MOST_DECISIONS = 150
 """The bar: decisions for the changed node until a method is back."""
@@ -111,7 +111,7 @@ def bars(kinds: Iterable[Kind], results: Results) -> list[Bar]:
                     kind.title,
                     method,
                     f"within 5 % after at most {MOST_DECISIONS} decisions for the node",
-                    f"{back} of {of} runs, {_rounded(decisions)} decisions",
+                    _came_back(runs),
                     back == of and (kind.node is None or highest <= MOST_DECISIONS),
                 )
             )
@@ -138,6 +138,14 @@ def bars(kinds: Iterable[Kind], results: Results) -> list[Bar]:
                 )
             )
     return found
+
+
+def _came_back(runs: MethodRuns) -> str:
+    back, of = runs.runs_back
+    text = f"{back} of {of} runs"
+    if back < of and runs.outside_before:
+        text += f" ({runs.outside_before} of the others outside before, too)"
+    return text if runs.kind.node is None else f"{text}, {_decisions(runs)} decisions"
 
 
 def bars_table(found: Sequence[Bar]) -> str:
@@ -174,8 +182,8 @@ def _cost(training: ChangeTraining) -> tuple[str, str, str]:
     values = training.hyperparameters
     decisions = values.population_decisions + values.training_decisions
     scale = float((training.kind.after or {}).get("sources.scale", RATE))
-    scenario = training.load_scenario()
-    sources = scenario.roles.clusters * len(scenario.applications)
+    world = build_world(training.load_scenario())
+    sources = len(world.clusters) * len(world.categories)
     return f"{decisions:,}", f"{decisions * scale / sources:,.0f}", f"{values.training_steps:,}"
 
 
@@ -190,8 +198,3 @@ def attack_table(results: Sequence[dict[str, Any]]) -> str:
         for each in results
     ]
     return markdown_table(head, rows)
-
-
-def origin() -> str:
-    """Return the name of the file from which transfers start."""
-    return FILE.name
