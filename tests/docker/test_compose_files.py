@@ -74,7 +74,7 @@ def crashes(name):
     return any(event.kind == "crash" for event in load_scenario(name).events)
 
 
-@pytest.mark.parametrize("name", filter(crashes, shipped_scenarios()))
+@pytest.mark.parametrize("name", [n for n in shipped_scenarios() if crashes(n)])
 def test_a_crash_is_not_for_compose(tmp_path, name):
     """Compose ends and restarts nobody in the middle of a run."""
     words = ("docker", "generate", name, "--policy", "jsq", "--out", tmp_path / "out")
