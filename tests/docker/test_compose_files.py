@@ -12,6 +12,7 @@ import yaml
 from support import ROOT, SCENARIOS
 from typer.testing import CliRunner
 
+from fogveil.core.errors import InputError
 from fogveil.testbed.cli.app import app
 from fogveil.testbed.launch.docker import compose, image_build
 from fogveil.testbed.scenario import load_scenario
@@ -69,7 +70,21 @@ def test_overrides_arrive_as_they_were_given(tmp_path, overrides):
     assert written(tmp_path) == load_scenario(TINY, parse_overrides(overrides))
 
 
-@pytest.mark.parametrize("name", shipped_scenarios())
+def crashes(name):
+    return any(event.kind == "crash" for event in load_scenario(name).events)
+
+
+@pytest.mark.parametrize("name", [n for n in shipped_scenarios() if crashes(n)])
+def test_a_crash_is_not_for_compose(tmp_path, name):
+    """Compose ends and restarts nobody in the middle of a run."""
+    words = ("docker", "generate", name, "--policy", "jsq", "--out", tmp_path / "out")
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert isinstance(done.exception, InputError)
+    assert "use fogveil run --docker" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", [n for n in shipped_scenarios() if not crashes(n)])
 def test_every_shipped_scenario_can_be_written_anew(tmp_path, name):
     """As a file of its own, for one of its keys is replaced."""
     scenario = load_scenario(name, {"horizon": 12345.5})

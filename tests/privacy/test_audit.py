@@ -58,7 +58,7 @@ def test_the_audit_of_tiny_passes_and_writes_a_page(tmp_path):
         if finding not in twins
     }
     checks = "schema refusals messages deliveries records connections certificates calls frames"
-    checks += " packets secrets ports processes output handshakes freshness"
+    checks += " packets secrets ports processes output handshakes freshness page"
     expected = dict.fromkeys(checks.split(), "PASS")
     # Without root all participants are one user.
     expected |= dict.fromkeys(("process", "files"), "PASS" if os.geteuid() == 0 else "NOT SHOWN")

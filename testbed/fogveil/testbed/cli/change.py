@@ -31,10 +31,9 @@ def change(
     told every change. Results are kept in runs/change; after a stop the same command continues.
     Needs the packages of `pip install 'fogveil[train]'`.
     """
-    from fogveil.testbed.experiments.change.page import write_change
-
     from fogveil.testbed.cli.long_work import execute_with_progress
     from fogveil.testbed.experiments.change.execution import find_outstanding
+    from fogveil.testbed.experiments.change.page import write_change
     from fogveil.testbed.experiments.change.plan import KINDS
     from fogveil.testbed.experiments.embedded_training import check_packages
     from fogveil.testbed.experiments.planned_work import describe_time
