@@ -191,7 +191,8 @@ def test_the_attacker_knows_what_its_level_discloses(level, policy, disclosed):
         assert type(seen) is Observation
         assert {name for name in optional if getattr(seen, name) is not None} == disclosed
     assert transcript.view is world.agent
-    assert set(vars(transcript)) == {"view", "decisions"}
+    assert set(vars(transcript)) == {"view", "decisions", "arrivals"}
+    assert transcript.arrivals is None, "they follow from the view"
 
 
 @pytest.mark.parametrize(("level", "policy"), [(Level.COUNT, "nearest"), (Level.TOTAL, "nearest")])
