@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fogveil.testbed.experiments.change.measures import FIRST, LAST, MethodRuns
+from fogveil.testbed.experiments.change.measures import FIRST, LAST, TOLERANCE, MethodRuns
 from fogveil.testbed.experiments.change.plan import (
     AT,
     HORIZON,
@@ -134,7 +134,7 @@ def bars(kinds: Iterable[Kind], results: Results) -> list[Bar]:
                     TRANSFERRED,
                     f"the result from scratch with {SHARE:.0%} of its training steps",
                     f"{_ratio(ratio)} of its delay",
-                    ratio.mean - (ratio.half_width or 0.0) <= 1,
+                    ratio.mean + (ratio.half_width or 0.0) <= TOLERANCE,
                 )
             )
     return found
