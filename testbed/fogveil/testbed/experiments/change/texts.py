@@ -90,8 +90,8 @@ LEARNING = """## Those that learn
 ![Delay over time of PARL](images/change/learning.png)
 
 PARL as it ships; {adapting}, which go on learning at
-work (the second from a drift on); and PARL trained again in the changed environment, as if that agent had been there at the change. Level
-`total` excludes lost jobs, so they are not measured there.
+work (the second from a drift on); and PARL trained again in the changed environment, as if that
+agent had been there at the change. Level `total` excludes lost jobs, so they are not measured there.
 """
 
 TABLES = """## Every kind of change
