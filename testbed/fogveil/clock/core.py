@@ -46,9 +46,6 @@ FLUSH_EVERY = 256
 MOST_OPEN_FLUSHES = 2
 """Flushes that a provider may lag behind before the agent has to wait."""
 
-LATEST = nextafter(inf, 0.0)
-"""No change comes after this."""
-
 Order = tuple[str, JoinResponse]
 """A receiver and its message."""
 
@@ -249,7 +246,7 @@ class Windows:
         known = len(self._instants)
         if change < inf:
             known = sum(1 for _ in takewhile(lambda each: each[0] < change, self._instants))
-        complete = self._all_announced or change <= min(self._known_until, LATEST)
+        complete = self._all_announced or (change < inf and change <= self._known_until)
         if known < self._limit and not complete:
             return []  # until sources announce more
         if max(self._open_flushes.values()) > MOST_OPEN_FLUSHES:
