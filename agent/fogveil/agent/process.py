@@ -158,9 +158,10 @@ class AgentProcess:
     async def _change_members(self, episode: Episode, members: Members) -> None:
         """Go on with other providers; send those that are back from a crash their jobs again."""
         nodes = self._view.nodes
-        before = episode.watched
         await episode.change_members(members.available[:], members.telling[:])
-        await self.boundary.unwatch(set(before) - set(episode.watched))
+        # Also where this policy needs no count: an episode before it may have watched.
+        telling = set(members.telling)
+        await self.boundary.unwatch(nodes[n] for n in range(len(nodes)) if n not in telling)
         await self.boundary.watch(episode.watched)
         for node in members.back:
             topic = self._topics.placement(nodes[node])

@@ -246,7 +246,7 @@ class Windows:
         known = len(self._instants)
         if change < inf:
             known = sum(1 for _ in takewhile(lambda each: each[0] < change, self._instants))
-        complete = self._all_announced or self._known_until >= change
+        complete = self._all_announced or (change < inf and change <= self._known_until)
         if known < self._limit and not complete:
             return []  # until sources announce more
         if max(self._open_flushes.values()) > MOST_OPEN_FLUSHES:

@@ -20,6 +20,7 @@ from fogveil.testbed.dashboard.tails import RecordTail
 from fogveil.testbed.dashboard.timeline import CLOUD_COLUMNS, COLUMNS, Mark, Timeline
 from fogveil.testbed.launch.run_folder import PARTICIPANTS, is_running
 from fogveil.testbed.scenario import Scenario, load_scenario
+from fogveil.testbed.scenario.event_text import event_text
 from fogveil.testbed.scenario.world import build_world
 
 STARTED = "started.json"
@@ -47,7 +48,7 @@ class RunSource:
         self.policy: str = described["policy"]
         self.label: str = described.get("label", self.policy)
         self.world = build_world(load_scenario(described["scenario"]))
-        self.marks = _marks_of(described, self.world.scenario.horizon)
+        self.marks = _marks_of(described, self.world.scenario)
         """What happens in the run, in the order of time; private, as a change of speed is."""
         self.timeline = Timeline()
         self.seen: list[Seen] = []
@@ -125,7 +126,7 @@ class RunSource:
             self._pending[job] = started, finished
             return
         node = self.timeline.node_of(job)
-        down = self.world.agent.down[known[0]][known[1]][node]
+        down = self.world.paths_over_time.at(finished).down[known[0]][known[1]][node]
         self.timeline.served(job, started, finished, down)
 
     def _read_joined(self) -> None:
@@ -159,13 +160,14 @@ class RunSource:
         ]
         self.result = result
         if MARKS in result:
-            self.marks = _marks_of(result, self.world.scenario.horizon)
+            self.marks = _marks_of(result, self.world.scenario)
 
 
-def _marks_of(described: dict[str, Any], horizon: float) -> list[Mark]:
-    """Return the marks that a run's description has, and the end of its workloads."""
+def _marks_of(described: dict[str, Any], scenario: Scenario) -> list[Mark]:
+    """Return the marks of a run's description, its events, and the end of its workloads."""
     try:
         marks = [Mark(float(time), str(text)) for time, text in described.get(MARKS) or ()]
     except (TypeError, ValueError) as error:
         raise InputError(f"{MARKS}: expected pairs of a time and a text") from error
-    return sorted([*marks, Mark(horizon, "the sources stop")])
+    events = [Mark(each.at, each.what) for each in map(event_text, scenario.events)]
+    return sorted([*marks, *events, Mark(scenario.horizon, "the sources stop")])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NoReturn
 
 from fogveil.agent.decision_record import Decision
@@ -55,16 +56,12 @@ def verify(
 
     `emitted` is what the world's sources emit; `owners` the sources process of each cluster.
     """
-    _check_choices(world, recorded.decisions)
-    placed: list[list[Placed]] = [[] for _ in world.nodes]
-    for decision in recorded.decisions:
-        placed[decision.node].append(Placed(decision.job, decision.category, decision.arrival))
-    reference = Reference(world, placed)
-    if reference.emitted_again:
-        emitted = _with_retries(emitted, reference)
+    if world.loses_jobs:
+        emitted = _with_retries(world, emitted, recorded.decisions)
     for name, emissions in recorded.emissions.items():
         _check_emissions(name, emissions, [e for e in emitted if owners[e.cluster] == name])
     _check_decisions(world, owners, recorded.decisions, emitted)
+    reference = Reference(world, _placed(world, recorded.decisions))
     _check_nodes(world, recorded)
     journals = recorded.journals
     for name, expected in zip(world.nodes, reference.fogs, strict=True):
@@ -103,31 +100,36 @@ def _check_emissions(
     )
 
 
-def _with_retries(
-    emitted: Sequence[EmittedWorkload], reference: Reference
-) -> list[EmittedWorkload]:
-    """Return all emissions, those of lost jobs again among them, in the order of decisions."""
-    by_job = {each.job: each for each in emitted}
-    again = [
-        by_job[job]._replace(emitted=time) for time, job in reference.emitted_again if job in by_job
-    ]
-    return sorted([*emitted, *again], key=lambda each: (each.emitted, each.job))
-
-
-def _check_choices(world: World, decisions: Sequence[Decision]) -> None:
-    """Check that each decision chose a node which took jobs then."""
-    nodes = len(world.nodes)
-    members = Membership(nodes, world.members)
+def _placed(world: World, decisions: Sequence[Decision]) -> list[list[Placed]]:
+    """Return the jobs of each node, in the order of their decisions."""
+    placed: list[list[Placed]] = [[] for _ in world.nodes]
     for decision in decisions:
-        job, node = decision.job, decision.node
-        if not 0 <= node < nodes:
-            raise _disagree(f"the agent's record places job {job} on node {node} of {nodes}")
-        members.advance(decision.emitted)
-        if members.available is not None and node not in members.available:
-            raise _disagree(
-                f"the agent's record places job {job} on {world.nodes[node]} at "
-                f"{decision.emitted!r}, which took no jobs then"
-            )
+        placed[decision.node].append(Placed(decision.job, decision.category, decision.arrival))
+    return placed
+
+
+def _with_retries(
+    world: World, emitted: Sequence[EmittedWorkload], decisions: Sequence[Decision]
+) -> list[EmittedWorkload]:
+    """Return all emissions, those of lost jobs again among them, in the order of decisions.
+
+    What a crash loses follows from the placements. Of the agent's record only those are used that
+    can be; the others will not fit the emissions that this returns.
+    """
+    by_job = {each.job: each for each in emitted}
+    possible = [
+        decision
+        for decision in decisions
+        if decision.job in by_job
+        and decision.category == by_job[decision.job].category
+        and 0 <= decision.node < len(world.nodes)
+        and by_job[decision.job].emitted < decision.arrival < inf
+    ]
+    again = Reference(world, _placed(world, possible)).emitted_again
+    return sorted(
+        [*emitted, *(by_job[job]._replace(emitted=time) for time, job in again)],
+        key=lambda each: (each.emitted, each.job),
+    )
 
 
 def _check_decisions(
@@ -139,7 +141,17 @@ def _check_decisions(
     got = [EmittedWorkload(*d[:3], d.emitted, d.demand) for d in decisions]
     if got != emitted:
         _blame_agent(got, emitted, owners)
+    nodes = len(world.nodes)
+    members = Membership(nodes, world.members)
     for job, cluster, category, node, time, arrival, _, _ in decisions:
+        if not 0 <= node < nodes:
+            raise _disagree(f"the agent's record places job {job} on node {node} of {nodes}")
+        members.advance(time)
+        if members.available is not None and node not in members.available:
+            raise _disagree(
+                f"the agent's record places job {job} on {world.nodes[node]} at {time!r}, which "
+                "took no jobs then"
+            )
         true = time + world.paths_over_time.at(time).up[cluster][category][node]
         if arrival != true:
             raise _disagree(
