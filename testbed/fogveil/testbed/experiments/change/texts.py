@@ -91,7 +91,7 @@ LEARNING = """## Those that learn
 
 PARL as it ships; {adapting}, which go on learning at
 work (the second from a drift on); and PARL trained again in the changed environment, as if that
-agent had been there at the change. Level `total` excludes lost jobs, so they are not measured there.
+agent had been there at the change. Level `total` excludes lost jobs, so there is no panel of them.
 """
 
 TABLES = """## Every kind of change
