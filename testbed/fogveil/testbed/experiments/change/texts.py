@@ -127,7 +127,7 @@ is as above; the oracle's delays are the same.
 RETRAINING = """## Trained again
 
 From scratch: a quarter of the paper's training, in the environment as it is after the change.
-Transferred: `fogveil train --from` with the shipped agent, and a fifth of these steps. Two
+Transferred: `--from` of `fogveil train` with the shipped agent, and a fifth of these steps. Two
 trainings each (seeds {seeds}). At work a training would take so much simulated time; here it takes
 none.
 """
