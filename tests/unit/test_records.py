@@ -48,7 +48,7 @@ def test_jobs_table(recorded):
 def test_decisions_table_has_the_counts_that_the_policy_observed(recorded):
     folder, _ = recorded
     table = pq.read_table(folder / "decisions.parquet")
-    assert table.column_names == ["job", "time", "node", "queued", "total_queued"]
+    assert table.column_names == ["job", "time", "node", "queued", "total_queued", "attempt"]
     jobs = pq.read_table(folder / "jobs.parquet")
     assert table["job"].equals(jobs["job"])
     assert table["time"].equals(jobs["emitted"])

@@ -40,9 +40,9 @@ REFUSED = {
         "expected one node of role cloud",
     ),
     "too few speeds": (("ipt = [200, 500, 1000]", "ipt = [200, 500]"), r"fog\.ipt: expected 3"),
-    "timed events": (
+    "an event without a kind": (
         ("horizon = 2000", "horizon = 2000\nevents = [{ at = 5 }]"),
-        "timed events are not supported yet",
+        r"events\.0: the key kind is missing",
     ),
     "unknown level": (
         ("horizon = 2000", 'horizon = 2000\ndisclosure = "some"'),
