@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from fogveil.agent.learning.checkpoint import read_header
 from fogveil.agent.learning.hyperparameters import Hyperparameters, change_hyperparameters
+from fogveil.agent.learning.training_state import AGENT_FILE
 from fogveil.core.errors import InputError
 from fogveil.testbed.experiments.comparison import ComparedRun, Comparison, execute_run
 from fogveil.testbed.experiments.embedded_training import train
@@ -54,6 +55,25 @@ def run_seconds(policy: str, decisions: float) -> float:
     """Return the CPU time that a run of a policy, by its label, is expected to take."""
     each = DECISION_SECONDS.get(policy, OTHER_DECISION_SECONDS)
     return RUN_SECONDS + each * decisions + INFERENCE_SECONDS * policy.startswith(INFERRING)
+
+
+class TrainingFolder:
+    """A training by its folder: what a plan's trainings share."""
+
+    @property
+    def folder(self) -> Path:
+        """The training's folder."""
+        raise NotImplementedError
+
+    @property
+    def light(self) -> Path:
+        """The trained agent's file."""
+        return self.folder / AGENT_FILE
+
+    @property
+    def finished(self) -> bool:
+        """Whether the trained agent exists."""
+        return self.light.exists()
 
 
 class Training(Protocol):

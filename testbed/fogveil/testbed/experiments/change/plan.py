@@ -12,8 +12,8 @@ from typing import Any
 
 from fogveil.agent.learning.hyperparameters import Hyperparameters
 from fogveil.agent.learning.relearning import transfer_hyperparameters
-from fogveil.agent.learning.training_state import AGENT_FILE
 from fogveil.testbed.experiments.comparison import Comparison
+from fogveil.testbed.experiments.planned_work import TrainingFolder
 from fogveil.testbed.scenario import Scenario, load_scenario
 
 SCENARIO = "paper"
@@ -141,7 +141,7 @@ IN_SYSTEM = tuple(
 
 
 @dataclass(frozen=True)
-class ChangeTraining:
+class ChangeTraining(TrainingFolder):
     """A training of PARL in the environment after a change, from nothing or from what ships."""
 
     kind: Kind
@@ -153,16 +153,6 @@ class ChangeTraining:
         """The training's folder; its name ends in the seed."""
         word = self.method.rpartition(" ")[2]
         return OUT / "training" / f"{self.kind.name}-{word}-{self.seed}"
-
-    @property
-    def light(self) -> Path:
-        """The trained agent's file."""
-        return self.folder / AGENT_FILE
-
-    @property
-    def finished(self) -> bool:
-        """Whether the trained agent exists."""
-        return self.light.exists()
 
     @property
     def agent(self) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fogveil.agent.learning.hyperparameters import Hyperparameters
-from fogveil.agent.learning.training_state import AGENT_FILE
 from fogveil.testbed.experiments.comparison import Comparison
+from fogveil.testbed.experiments.planned_work import TrainingFolder
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.world import World, build_world
 
@@ -96,7 +96,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class PointTraining:
+class PointTraining(TrainingFolder):
     """A training of PARL at a point."""
 
     point: Point
@@ -106,16 +106,6 @@ class PointTraining:
     def folder(self) -> Path:
         """The training's folder; its name ends in the seed."""
         return OUT / "training" / f"{self.point.name}-{self.seed}"
-
-    @property
-    def light(self) -> Path:
-        """The trained agent's file."""
-        return self.folder / AGENT_FILE
-
-    @property
-    def finished(self) -> bool:
-        """Whether the trained agent exists."""
-        return self.light.exists()
 
     @property
     def agent(self) -> str:

@@ -13,11 +13,11 @@ from typing import Any
 import fogveil.agent.policies as policies
 from fogveil.agent.learning.hyperparameters import Hyperparameters, change_hyperparameters
 from fogveil.agent.learning.registry import find_agent
-from fogveil.agent.learning.training_state import AGENT_FILE
 from fogveil.testbed.experiments.comparison import Comparison, find_finished
 from fogveil.testbed.experiments.planned_work import (
     Outstanding,
     Task,
+    TrainingFolder,
     check_trainings,
     run_seconds,
     training_seconds,
@@ -27,7 +27,7 @@ from fogveil.testbed.scenario import Scenario, load_scenario
 
 
 @dataclass(frozen=True)
-class SweptTraining:
+class SweptTraining(TrainingFolder):
     """A training of an agent, at one point of the sweep or at a point of its own."""
 
     file: str
@@ -48,16 +48,6 @@ class SweptTraining:
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
         name = f"{self.load_scenario().name}-{self.agent}-{digest}-{self.seed}"
         return self.out / "training" / name
-
-    @property
-    def light(self) -> Path:
-        """The trained agent's file."""
-        return self.folder / AGENT_FILE
-
-    @property
-    def finished(self) -> bool:
-        """Whether the trained agent exists."""
-        return self.light.exists()
 
     @property
     def hyperparameters(self) -> Hyperparameters:
