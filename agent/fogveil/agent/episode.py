@@ -57,7 +57,7 @@ class Episode:
         self._share_sum = ShareSum()
         self._silent: frozenset[int] = frozenset()
         """The nodes that tell no count."""
-        self._sent: list[list[Placements]] = [[] for _ in view.nodes]
+        self._sent = [0] * len(view.nodes)
         """Messages to each provider so far."""
         self.queued: int | None = None
         """Queued jobs at the watched providers by the last disclosure."""
@@ -82,14 +82,8 @@ class Episode:
         return {node: self._message(node, batch) for node, batch in batches.items()}
 
     def _message(self, node: int, batch: list[Placement]) -> Placements:
-        sent = self._sent[node]
-        message = Placements(episode=self._number, sequence=len(sent) + 1, placements=batch)
-        sent.append(message)
-        return message
-
-    def sent(self, node: int) -> Sequence[Placements]:
-        """Return all messages to a provider so far, for one that has lost them."""
-        return self._sent[node]
+        self._sent[node] += 1
+        return Placements(episode=self._number, sequence=self._sent[node], placements=batch)
 
     async def change_members(self, available: Sequence[int], telling: Sequence[int]) -> None:
         """Go on with other members, once all counts of the ones before have come."""

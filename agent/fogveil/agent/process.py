@@ -20,7 +20,9 @@ from fogveil.broker.client import BrokerClient
 from fogveil.broker.topics import Topics
 from fogveil.core.randomness import drawn
 from fogveil.protocol.clock_client import ClockClient, join_clock
+from fogveil.protocol.identity import BROKER
 from fogveil.protocol.message_order import ArrivalCounter, OrderedInbox, parse_message
+from fogveil.protocol.outgoing import Outgoing
 from fogveil.protocol.participant import dispatch_messages, first_of, report
 from fogveil.v1.clock_pb2 import AgentDone, Begin, Grant, JoinRequest, Members
 from fogveil.v1.workload_pb2 import Workloads
@@ -38,7 +40,7 @@ async def serve(settings: AgentSettings) -> None:
         join_clock(settings, process.recording) as clock,
         BrokerClient.from_settings(settings) as relay,
     ):
-        process.relay = relay
+        process.connect(clock, relay)
         await relay.subscribe(Topics(settings.run).all_workloads)
         await first_of(
             process.follow(clock),
@@ -82,11 +84,24 @@ class AgentProcess:
         self.recording = settings.recording(lambda: self._now)
         self.boundary = BoundaryClient(settings, view, settings.providers, self.recording)
         self._inbox = Inbox(view, settings.emissions)
-        self._workloads = {name: OrderedInbox(name) for name in settings.sources}
-        self._emitted = {name: ArrivalCounter("workload", name) for name in settings.sources}
+        recovers = settings.recovers
+        ask = self._ask if recovers else None
+        self._workloads = {n: OrderedInbox(n, repeats=recovers) for n in settings.sources}
+        self._emitted = {n: ArrivalCounter("workload", n, ask) for n in settings.sources}
         self._decisions = 0
         self._last_report = 0.0
         self._watching = ExitStack()
+
+    def connect(self, clock: ClockClient, relay: BrokerClient) -> None:
+        """Speak to the others through these."""
+        self._clock, self.relay = clock, relay
+        relay.on_loss = lambda: clock.report_lost(BROKER)
+        self._outgoing = Outgoing(relay.publish)
+        clock.on_repeat = lambda repeat: self._outgoing.repeat(repeat.name, repeat.received)
+
+    def _ask(self, sender: str) -> None:
+        """Ask for workloads of a sources process that we lack."""
+        self._clock.ask(sender, self._workloads[sender].taken)
 
     # --- MQTT ------------------------------------------------------------------------------------
 
@@ -99,7 +114,9 @@ class AgentProcess:
         message = parse_message(Workloads, payload, sender)
         if message is None:
             return
-        for due in self._workloads[sender].take(message.episode, message.sequence, message):
+        for due in self._workloads[sender].take(
+            message.episode, message.sequence, message, payload
+        ):
             self._emitted[sender].add(self._inbox.add(sender, due.workloads))
 
     # --- the clock's orders ----------------------------------------------------------------------
@@ -137,6 +154,8 @@ class AgentProcess:
 
     def _begin(self, begin: Begin) -> Episode:
         self._inbox.reset()
+        self._outgoing.begin()
+        self.boundary.begin(begin.episode)
         for name, inbox in self._workloads.items():
             inbox.begin(begin.episode)
             self._emitted[name].reset()
@@ -164,9 +183,7 @@ class AgentProcess:
         await self.boundary.unwatch(nodes[n] for n in range(len(nodes)) if n not in telling)
         await self.boundary.watch(episode.watched)
         for node in members.back:
-            topic = self._topics.placement(nodes[node])
-            for message in episode.sent(node):
-                self.relay.publish(topic, message.SerializeToString())
+            self._outgoing.repeat(nodes[node])
 
     def _policy(self, begin: Begin) -> Policy:
         if self._training:
@@ -192,8 +209,9 @@ class AgentProcess:
         placed = [0] * len(self._view.nodes)
         for node, message in (await episode.decide(workloads)).items():
             placed[node] = len(message.placements)
-            topic = self._topics.placement(self._view.nodes[node])
-            self.relay.publish(topic, message.SerializeToString())
+            name = self._view.nodes[node]
+            payload = message.SerializeToString()
+            self._outgoing.send(name, self._topics.placement(name), payload)
         self._decisions += len(workloads)
         return placed
 

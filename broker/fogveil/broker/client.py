@@ -7,7 +7,7 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -25,6 +25,13 @@ from fogveil.protocol.identity import Identity, broker_identity
 from fogveil.protocol.settings import Settings
 
 CONNECT_TIMEOUT = 30.0
+RETURN_TIMEOUT = 5.0
+"""Seconds in which a broker that is back must answer; one that hangs is ended after that."""
+BACK_WITHIN = 120.0
+"""Seconds in which a broker that was lost must be back."""
+RETRY_EVERY = 0.1
+REPORT_PERIOD = 4.0
+"""Seconds between two reports that a broker does not come back."""
 DISCONNECT_TIMEOUT = 2.0
 HEARTBEATS = 2
 """Heartbeats in one keep-alive period."""
@@ -43,7 +50,11 @@ Result = TypeVar("Result")
 
 
 class BrokerClient:
-    """A connection for one run; it never reconnects, because a run does not outlive its broker.
+    """A connection for one run.
+
+    Where the run goes on after a loss it `returns` to a broker that is back: it subscribes again,
+    and publishes its retained messages again. What was on its way is lost; who misses it asks.
+    Elsewhere it never reconnects, because a run does not outlive its broker.
 
     `name` becomes the client id, so it has to be unique among all clients of the broker; a broker
     that knows identities takes the client id from the certificate instead.
@@ -66,7 +77,13 @@ class BrokerClient:
         broker: Identity | None = None,
         keepalive: int = 4,
         payload_limit: int = PAYLOAD_LIMIT,
+        returns: bool = False,
     ) -> None:
+        self._returns = returns
+        self._filters: list[str] = []
+        self._retained: dict[str, bytes] = {}
+        self.on_loss: Callable[[], None] = lambda: None
+        """Called where the broker is lost and expected back."""
         self._address = Address.parse(address)
         self._name = name
         self._context: ssl.SSLContext | None = None
@@ -88,9 +105,21 @@ class BrokerClient:
             settings.mqtt_client_id(),
             credentials=settings.credentials,
             broker=broker_identity(settings.run) if settings.own_broker else None,
+            returns=settings.recovers,
         )
 
     async def __aenter__(self) -> Self:
+        if not self._returns:
+            await self._open(CONNECT_TIMEOUT)
+            return self
+        try:
+            await self._open(RETURN_TIMEOUT)
+        except LostError as error:
+            await self._open_again(error)
+        return self
+
+    async def _open(self, within: float) -> None:
+        """Connect."""
         path = self._address.socket
         self._client = aiomqtt.Client(
             path or self._address.host,
@@ -101,13 +130,13 @@ class BrokerClient:
             identifier=self._name,
             protocol=aiomqtt.ProtocolVersion.V311,
             clean_session=True,
-            timeout=CONNECT_TIMEOUT,
+            timeout=within,
             keepalive=self._keepalive * KEEPALIVE_FACTOR,
             socket_options=() if path else (TCP_NODELAY,),
             tls_context=self._context,
         )
         self._transport = PahoTransport(
-            self._client, payload_limit=self._payload_limit, connect_timeout=CONNECT_TIMEOUT
+            self._client, payload_limit=self._payload_limit, connect_timeout=within
         )
         try:
             await self._connect()
@@ -116,7 +145,27 @@ class BrokerClient:
             raise
         self._transport.start()
         self._heartbeat = asyncio.create_task(self._supervise())
-        return self
+
+    async def _open_again(self, error: InfrastructureError) -> None:
+        """Connect to a broker that is back, or raise the error if it does not come back."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + BACK_WITHIN
+        reported = loop.time()
+        while loop.time() < deadline:
+            try:
+                await self._open(RETURN_TIMEOUT)
+                await self._request_subscriptions(self._filters)
+            except InfrastructureError as failure:
+                error = failure
+                if loop.time() > reported + REPORT_PERIOD:  # it is there, and hangs
+                    reported = loop.time()
+                    self.on_loss()
+                await asyncio.sleep(RETRY_EVERY)
+                continue
+            for topic, payload in self._retained.items():
+                self._transport.publish(topic, payload, retain=True)
+            return
+        raise error
 
     async def _connect(self) -> None:
         try:
@@ -153,6 +202,17 @@ class BrokerClient:
         """Subscribe to the filters; raise InfrastructureError if the broker refuses one."""
         if not filters:
             return
+        self._filters += filters
+        try:
+            await self._request_subscriptions(filters)
+        except InfrastructureError as error:
+            if not (self._returns and self._transport.lost.done()):
+                raise
+            await self._open_again(error)
+
+    async def _request_subscriptions(self, filters: Sequence[str]) -> None:
+        if not filters:
+            return
         requests = [(filter_, QOS) for filter_ in filters]
         try:
             codes = await self._answer(self._client.subscribe(requests, timeout=CONNECT_TIMEOUT))
@@ -178,6 +238,8 @@ class BrokerClient:
                 f"a message to {topic} has {len(payload)} bytes, more than the limit of "
                 f"{self._payload_limit}"
             )
+        if retain:
+            self._retained[topic] = payload
         self._transport.publish(topic, payload, retain=retain)
 
     async def drain(self) -> None:
@@ -189,6 +251,8 @@ class BrokerClient:
         try:
             await self._answer(self._client.unsubscribe(PROBE_TOPIC, timeout=math.inf))
         except aiomqtt.MqttError:
+            if self._returns:  # the run is over: all that was needed was received
+                return
             self._check()
             raise
 
@@ -197,11 +261,18 @@ class BrokerClient:
 
         What was received before the broker was lost is yielded first.
         """
-        inbox = self._transport.inbox
         while True:
+            inbox = self._transport.inbox
             while inbox:
                 yield inbox.popleft()
-            self._check()
+            try:
+                self._check()
+            except InfrastructureError as error:
+                if not self._returns:
+                    raise
+                self._heartbeat.cancel()
+                await self._open_again(error)
+                continue
             await self._transport.wait()
 
     async def _supervise(self) -> None:

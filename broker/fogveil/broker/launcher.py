@@ -95,13 +95,16 @@ class RunningBroker:
         """Return whether its process, or the relay to it, runs; else it is taken to run."""
         return self.process is None or self.process.poll() is None
 
-    def stop(self) -> None:
-        """Terminate its process, and kill it after 3 seconds; an external broker is left alone."""
+    def stop(self, *, gently: bool = True) -> None:
+        """Terminate its process, and kill it after 3 seconds, or at once.
+
+        An external broker is left alone.
+        """
         process = self.process
         if process is None:
             return
         if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM if gently else signal.SIGKILL)
             try:
                 process.wait(STOP_TIMEOUT)
             except subprocess.TimeoutExpired:

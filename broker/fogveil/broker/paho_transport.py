@@ -21,9 +21,9 @@ import paho.mqtt.client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
 QOS = 0
-"""At most once, which is exactly once here: no client reconnects within a run, TCP loses nothing,
-and both brokers are configured to drop nothing. QoS 1 would cost half as much time and CPU again
-for acknowledgements that `BrokerClient.drain` gets more cheaply."""
+"""At most once, which is exactly once here: TCP loses nothing, and both brokers are configured to
+drop nothing; what is lost with a connection is asked for by whoever misses it. QoS 1 would cost
+half as much time and CPU again for acknowledgements that `BrokerClient.drain` gets more cheaply."""
 READ_BATCH = 64
 """Messages to read before other tasks get their turn."""
 CLOSED = "it closed the connection"

@@ -14,8 +14,8 @@ from fogveil.protocol.identity import Identity
 from fogveil.protocol.recording import Recording
 from fogveil.protocol.settings import Settings
 
-PROTOCOL = 3
-"""Version of the protocol; participants of different ones do not talk. 2 added padding."""
+PROTOCOL = 4
+"""Version of the protocol; participants of different ones do not talk."""
 WELCOME = (("welcome", "yes"),)
 """Initial metadata by which the clock admits a participant."""
 LARGEST_MESSAGE = 4 * 2**20

@@ -1,21 +1,29 @@
-"""Messages in the order they were sent: duplicates are dropped, gaps are waited for."""
+"""Messages in the order they were sent: duplicates are dropped, gaps are waited for.
+
+Where a run goes on after a loss, messages come again: they must be those that came before.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from fogveil.core.errors import LostError
+from fogveil.core.errors import LostError, MisbehaviourError
+from fogveil.protocol.identity import AGENT
 
 log = logging.getLogger("fogveil")
 
 PATIENCE = 30.0
 """Seconds to wait for what was announced; a broken connection is noticed much sooner."""
+RECOVERY_PATIENCE = 180.0
+"""Seconds to wait for it where its sender may have to be started again first."""
+ASK_EVERY = 0.3
+"""Seconds without what was announced after which it is asked for again."""
 NO_EPISODE = -1
 MOST_EARLY = 1024
 """Messages that are kept until those before them arrive."""
@@ -25,6 +33,8 @@ CHUNK = 16384
 
 MOST_DROPPED = 10_000
 """Messages of one sender that are dropped in an episode: an honest one sends none that is."""
+MOST_REPEATED = 10_000_000
+"""Messages of one sender that are dropped in an episode because they came before."""
 MOST_EARLY_BYTES = 64 * 2**20
 """Bytes of one sender's messages that are kept until those before them arrive."""
 
@@ -56,8 +66,10 @@ class OrderedInbox:
     ([], ['first', 'second'], [])
     """
 
-    def __init__(self, sender: str) -> None:
+    def __init__(self, sender: str, *, repeats: bool = False) -> None:
+        """Expect no episode yet; `repeats` says whether messages may rightly come again."""
         self.sender = sender
+        self._repeats = repeats
         self.begin(NO_EPISODE)
 
     def begin(self, episode: int) -> None:
@@ -66,6 +78,9 @@ class OrderedInbox:
         self._next = 1
         self._early: dict[int, Any] = {}
         self._early_bytes = 0
+        self._digests: dict[int, int] = {}
+        """Of the messages that came, by number, where they may come again."""
+        self._repeated = 0
         _dropped.pop(self.sender, None)
 
     @property
@@ -73,8 +88,13 @@ class OrderedInbox:
         """How many messages have arrived in order, without a gap."""
         return self._next - 1
 
-    def take(self, episode: int, sequence: int, message: Any) -> list[Any]:
-        """Take a message; return those that are due now, in order."""
+    def take(self, episode: int, sequence: int, message: Any, content: bytes = b"") -> list[Any]:
+        """Take a message; return those that are due now, in order.
+
+        One that came before is compared by its content, where messages may come again.
+        """
+        if self._repeats and self._is_repeated(episode, sequence, content):
+            return []
         reason = self._drop_reason(episode, sequence)
         if reason:
             _drop(
@@ -100,6 +120,21 @@ class OrderedInbox:
             self._early_bytes = 0
         return due
 
+    def _is_repeated(self, episode: int, sequence: int, content: bytes) -> bool:
+        """Return whether a message was taken before, or is of an episode that is not ours yet."""
+        if episode == self._episode and sequence not in self._digests:
+            if 0 < sequence < self._next + MOST_EARLY:
+                self._digests[sequence] = hash(content)
+            return False
+        if episode == self._episode and self._digests[sequence] != hash(content):
+            raise MisbehaviourError(self.sender, _differing(self.sender, sequence))
+        self._repeated += 1
+        if self._repeated > MOST_REPEATED:
+            raise LostError(
+                self.sender, f"{self.sender} sent more than {MOST_REPEATED:,} messages again"
+            )
+        return True
+
     def _drop_reason(self, episode: int, sequence: int) -> str | None:
         if self._episode == NO_EPISODE:
             return "no episode has begun"
@@ -112,11 +147,23 @@ class OrderedInbox:
         return None
 
 
-class ArrivalCounter:
-    """Counts arrivals, and lets one task wait for a number of them."""
+def _differing(sender: str, sequence: int) -> str:
+    if sender == AGENT:
+        return (
+            "the policy is not deterministic: the agent, which was lost and is back, "
+            f"has changed its message {sequence}"
+        )
+    return f"{sender} sent message {sequence} again, and it differs from what it sent before"
 
-    def __init__(self, what: str, sender: str) -> None:
-        self._what, self._sender = what, sender
+
+class ArrivalCounter:
+    """Counts arrivals, and lets one task wait for a number of them.
+
+    With `ask` it asks for them again and again: what was sent may be lost.
+    """
+
+    def __init__(self, what: str, sender: str, ask: Callable[[str], None] | None = None) -> None:
+        self._what, self._sender, self._ask = what, sender, ask
         self._awaited = 0
         self._reached = asyncio.Event()
         self.count = 0
@@ -131,21 +178,29 @@ class ArrivalCounter:
         if self.count >= self._awaited:
             self._reached.set()
 
-    async def wait_for(self, number: int, patience: float = PATIENCE) -> None:
+    async def wait_for(self, number: int, patience: float | None = None) -> None:
         """Wait until so many have arrived in all; LostError if that takes too long."""
         if self.count >= number:
             return
+        patience = patience or (RECOVERY_PATIENCE if self._ask else PATIENCE)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
         self._awaited = number
         self._reached.clear()
-        try:
-            async with asyncio.timeout(patience):
-                await self._reached.wait()
-        except TimeoutError:
-            raise LostError(
-                self._sender,
-                f"waited {patience:g} s for {self._what} {number} from {self._sender} "
-                f"and got {self.count}",
-            ) from None
+        while self.count < number:
+            left = deadline - loop.time()
+            if left <= 0:
+                raise LostError(
+                    self._sender,
+                    f"waited {patience:g} s for {self._what} {number} from {self._sender} "
+                    f"and got {self.count}",
+                )
+            try:
+                async with asyncio.timeout(min(left, ASK_EVERY) if self._ask else left):
+                    await self._reached.wait()
+            except TimeoutError:
+                if self._ask:
+                    self._ask(self._sender)
 
 
 Items = TypeVar("Items", list[Any], range)

@@ -11,6 +11,7 @@ import signal
 import stat
 import sys
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,10 @@ S = TypeVar("S", bound=Settings)
 REACHABLE_WITHIN = 60.0
 """Seconds in which the peers in `awaits` must accept connections."""
 RETRY_EVERY = 0.1
+FAULT = 70
+"""The exit code of a process in which something went wrong that nobody expected."""
+ENDED_BY_SIGNAL = 128
+"""Exit codes above it are those of processes that a signal has ended."""
 NOTE = "  "
 """How a line on standard error begins that belongs to the sentence after it."""
 LAUNCHER = "launcher"
@@ -62,6 +67,17 @@ _from_launcher: list[Callable[[bytes], None]] = []
 def on_launcher_line(handle: Callable[[bytes], None]) -> None:
     """Call a function with every line that the launcher sends."""
     _from_launcher.append(handle)
+
+
+def parse_launcher_line(line: bytes) -> dict[str, str]:
+    """Return what a line of the launcher says of whom; nothing for any other line."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    return {key: value for key, value in told.items() if isinstance(value, str)}
 
 
 def main(
@@ -99,7 +115,10 @@ def main(
         print(safe_text(f"{program}: {error}"), file=sys.stderr, flush=True)  # noqa: T201
         code = error.exit_code
     except (asyncio.CancelledError, KeyboardInterrupt):
-        code = 128 + signal.SIGTERM
+        code = ENDED_BY_SIGNAL + signal.SIGTERM
+    except Exception:  # noqa: BLE001 (a fault of ours; 1 is what an enclosure says of a killed one)
+        traceback.print_exc()
+        code = FAULT
     close_all()
     # gRPC's threads may take long to end, and everything of ours is written by now.
     sys.stdout.flush()

@@ -42,6 +42,8 @@ class Settings:
     """Whether what crosses gRPC is recorded."""
     user: int | None
     """The user to become, where the launcher may give each participant one of its own."""
+    recovers: bool = False
+    """Whether the run goes on after a loss: peers that are gone come back."""
     awaits: tuple[str, ...] = ()
     """Who must accept connections before the participant begins, as host:port."""
     folder: Path

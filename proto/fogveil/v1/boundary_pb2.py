@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x66ogveil/v1/boundary.proto\x12\nfogveil.v1\"\x0e\n\x0cWatchRequest\"\x1f\n\rWatchResponse\x12\x0e\n\x06\x63ounts\x18\x01 \x03(\r2N\n\x0cQueueService\x12>\n\x05Watch\x12\x18.fogveil.v1.WatchRequest\x1a\x19.fogveil.v1.WatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x66ogveil/v1/boundary.proto\x12\nfogveil.v1\".\n\x0cWatchRequest\x12\x0f\n\x07\x65pisode\x18\x01 \x01(\r\x12\r\n\x05index\x18\x02 \x01(\r\"\x1f\n\rWatchResponse\x12\x0e\n\x06\x63ounts\x18\x01 \x03(\r2N\n\x0cQueueService\x12>\n\x05Watch\x12\x18.fogveil.v1.WatchRequest\x1a\x19.fogveil.v1.WatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fogveil.v1.boundary_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WATCHREQUEST']._serialized_start=41
-  _globals['_WATCHREQUEST']._serialized_end=55
-  _globals['_WATCHRESPONSE']._serialized_start=57
-  _globals['_WATCHRESPONSE']._serialized_end=88
-  _globals['_QUEUESERVICE']._serialized_start=90
-  _globals['_QUEUESERVICE']._serialized_end=168
+  _globals['_WATCHREQUEST']._serialized_end=87
+  _globals['_WATCHRESPONSE']._serialized_start=89
+  _globals['_WATCHRESPONSE']._serialized_end=120
+  _globals['_QUEUESERVICE']._serialized_start=122
+  _globals['_QUEUESERVICE']._serialized_end=200
 # @@protoc_insertion_point(module_scope)

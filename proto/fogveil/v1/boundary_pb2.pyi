@@ -20,16 +20,28 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class WatchRequest(_message.Message):
-    """Says nothing: who asks is known from the channel."""
+    """Who asks is known from the channel. All is zero, and the message empty, but for an agent that watches
+    again: it was lost, or the provider was.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    EPISODE_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    episode: _builtins.int
+    index: _builtins.int
+    """How many windows of the episode the agent has the counts of: it is sent those after them. The counts
+    of a window are the same whenever they are sent.
+    """
     def __init__(
         self,
+        *,
+        episode: _builtins.int = ...,
+        index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["episode", b"episode", "index", b"index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

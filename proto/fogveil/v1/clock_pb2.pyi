@@ -58,6 +58,7 @@ class JoinRequest(_message.Message):
     AGENT_DONE_FIELD_NUMBER: _builtins.int
     PROVIDER_DONE_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -72,6 +73,8 @@ class JoinRequest(_message.Message):
     def provider_done(self) -> Global___ProviderDone: ...
     @_builtins.property
     def lost(self) -> Global___Lost: ...
+    @_builtins.property
+    def missing(self) -> Global___Missing: ...
     def __init__(
         self,
         *,
@@ -82,12 +85,13 @@ class JoinRequest(_message.Message):
         agent_done: Global___AgentDone | None = ...,
         provider_done: Global___ProviderDone | None = ...,
         lost: Global___Lost | None = ...,
+        missing: Global___Missing | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent_done", b"agent_done", "agent_ready", b"agent_ready", "hello", b"hello", "kind", b"kind", "lost", b"lost", "provider_done", b"provider_done", "provider_ready", b"provider_ready", "sources_done", b"sources_done"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent_done", b"agent_done", "agent_ready", b"agent_ready", "hello", b"hello", "kind", b"kind", "lost", b"lost", "missing", b"missing", "provider_done", b"provider_done", "provider_ready", b"provider_ready", "sources_done", b"sources_done"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_done", b"agent_done", "agent_ready", b"agent_ready", "hello", b"hello", "kind", b"kind", "lost", b"lost", "provider_done", b"provider_done", "provider_ready", b"provider_ready", "sources_done", b"sources_done"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_done", b"agent_done", "agent_ready", b"agent_ready", "hello", b"hello", "kind", b"kind", "lost", b"lost", "missing", b"missing", "provider_done", b"provider_done", "provider_ready", b"provider_ready", "sources_done", b"sources_done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["hello", "agent_ready", "provider_ready", "sources_done", "agent_done", "provider_done", "lost"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["hello", "agent_ready", "provider_ready", "sources_done", "agent_done", "provider_done", "lost", "missing"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -102,21 +106,33 @@ class Hello(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
+    RECEIVED_FIELD_NUMBER: _builtins.int
+    EPISODE_FIELD_NUMBER: _builtins.int
+    SAID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     protocol: _builtins.int
     """A participant that speaks another version is refused."""
     run: _builtins.str
     """A random name of the run; a participant that was set up for another one is refused."""
+    received: _builtins.int
+    """How many orders of the episode it has; 0 where it is new, or begins anew."""
+    episode: _builtins.int
+    """The episode in which it has them."""
+    said: _builtins.int
+    """How many of its messages of the episode follow: all, once more."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         protocol: _builtins.int = ...,
         run: _builtins.str = ...,
+        received: _builtins.int = ...,
+        episode: _builtins.int = ...,
+        said: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "protocol", b"protocol", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["episode", b"episode", "name", b"name", "protocol", b"protocol", "received", b"received", "run", b"run", "said", b"said"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -266,6 +282,33 @@ class Lost(_message.Message):
 Global___Lost: _TypeAlias = Lost  # noqa: Y015
 
 @_typing.final
+class Missing(_message.Message):
+    """The participant waits for messages of another one that must have been sent by now. In runs that go
+    on after a loss alone.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RECEIVED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    received: _builtins.int
+    """How many it has of this episode."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        received: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "received", b"received"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Missing: _TypeAlias = Missing  # noqa: Y015
+
+@_typing.final
 class JoinResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -273,6 +316,7 @@ class JoinResponse(_message.Message):
     GRANT_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    REPEAT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def begin(self) -> Global___Begin: ...
     @_builtins.property
@@ -281,6 +325,8 @@ class JoinResponse(_message.Message):
     def end(self) -> Global___End: ...
     @_builtins.property
     def members(self) -> Global___Members: ...
+    @_builtins.property
+    def repeat(self) -> Global___Repeat: ...
     def __init__(
         self,
         *,
@@ -288,12 +334,13 @@ class JoinResponse(_message.Message):
         grant: Global___Grant | None = ...,
         end: Global___End | None = ...,
         members: Global___Members | None = ...,
+        repeat: Global___Repeat | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "grant", b"grant", "kind", b"kind", "members", b"members"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "grant", b"grant", "kind", b"kind", "members", b"members", "repeat", b"repeat"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "grant", b"grant", "kind", b"kind", "members", b"members"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "grant", b"grant", "kind", b"kind", "members", b"members", "repeat", b"repeat"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["begin", "grant", "end", "members"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["begin", "grant", "end", "members", "repeat"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -433,6 +480,32 @@ class Grant(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Grant: _TypeAlias = Grant  # noqa: Y015
+
+@_typing.final
+class Repeat(_message.Message):
+    """Somebody lacks what the participant has published for it in this episode: it is to publish again
+    what comes after the messages that the other one has.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RECEIVED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    received: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        received: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "received", b"received"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Repeat: _TypeAlias = Repeat  # noqa: Y015
 
 @_typing.final
 class End(_message.Message):

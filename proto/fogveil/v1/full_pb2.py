@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66ogveil/v1/full.proto\x12\nfogveil.v1\"L\n\x0bLookRequest\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x10\n\x08\x63\x61tegory\x18\x02 \x01(\r\x12\x13\n\x06\x64\x65mand\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\t\n\x07_demand\"Z\n\x0cLookResponse\x12(\n\tresources\x18\x01 \x01(\x0b\x32\x15.fogveil.v1.Resources\x12\x0f\n\x07\x62\x61\x63klog\x18\x02 \x01(\x01\x12\x0f\n\x07service\x18\x03 \x01(\x01\"7\n\tResources\x12\x0b\n\x03ipt\x18\x01 \x01(\x01\x12\x0b\n\x03ram\x18\x02 \x01(\x01\x12\x10\n\x08\x65xpected\x18\x03 \x03(\x01\x32Q\n\x10ResourcesService\x12=\n\x04Look\x12\x17.fogveil.v1.LookRequest\x1a\x18.fogveil.v1.LookResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66ogveil/v1/full.proto\x12\nfogveil.v1\"l\n\x0bLookRequest\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x10\n\x08\x63\x61tegory\x18\x02 \x01(\r\x12\x13\n\x06\x64\x65mand\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06window\x18\x04 \x01(\rH\x01\x88\x01\x01\x42\t\n\x07_demandB\t\n\x07_window\"Z\n\x0cLookResponse\x12(\n\tresources\x18\x01 \x01(\x0b\x32\x15.fogveil.v1.Resources\x12\x0f\n\x07\x62\x61\x63klog\x18\x02 \x01(\x01\x12\x0f\n\x07service\x18\x03 \x01(\x01\"7\n\tResources\x12\x0b\n\x03ipt\x18\x01 \x01(\x01\x12\x0b\n\x03ram\x18\x02 \x01(\x01\x12\x10\n\x08\x65xpected\x18\x03 \x03(\x01\x32Q\n\x10ResourcesService\x12=\n\x04Look\x12\x17.fogveil.v1.LookRequest\x1a\x18.fogveil.v1.LookResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,11 +32,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fogveil.v1.full_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOOKREQUEST']._serialized_start=37
-  _globals['_LOOKREQUEST']._serialized_end=113
-  _globals['_LOOKRESPONSE']._serialized_start=115
-  _globals['_LOOKRESPONSE']._serialized_end=205
-  _globals['_RESOURCES']._serialized_start=207
-  _globals['_RESOURCES']._serialized_end=262
-  _globals['_RESOURCESSERVICE']._serialized_start=264
-  _globals['_RESOURCESSERVICE']._serialized_end=345
+  _globals['_LOOKREQUEST']._serialized_end=145
+  _globals['_LOOKRESPONSE']._serialized_start=147
+  _globals['_LOOKRESPONSE']._serialized_end=237
+  _globals['_RESOURCES']._serialized_start=239
+  _globals['_RESOURCES']._serialized_end=294
+  _globals['_RESOURCESSERVICE']._serialized_start=296
+  _globals['_RESOURCESSERVICE']._serialized_end=377
 # @@protoc_insertion_point(module_scope)

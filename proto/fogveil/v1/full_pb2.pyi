@@ -29,24 +29,35 @@ class LookRequest(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     CATEGORY_FIELD_NUMBER: _builtins.int
     DEMAND_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     category: _builtins.int
     demand: _builtins.float
     """The job's demand as a factor of its category's, where it brings its own."""
+    window: _builtins.int
+    """The window of the episode that the agent decides, from 0 on; in runs that go on after a loss alone,
+    where it may look at the past once more.
+    """
     def __init__(
         self,
         *,
         job: _builtins.int = ...,
         category: _builtins.int = ...,
         demand: _builtins.float | None = ...,
+        window: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "demand", b"demand"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "_window", b"_window", "demand", b"demand", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "category", b"category", "demand", b"demand", "job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_demand", b"_demand", "_window", b"_window", "category", b"category", "demand", b"demand", "job", b"job", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__demand: _TypeAlias = _typing.Literal["demand"]  # noqa: Y015
     _WhichOneofArgType__demand: _TypeAlias = _typing.Literal["_demand", b"_demand"]  # noqa: Y015
+    _WhichOneofReturnType__window: _TypeAlias = _typing.Literal["window"]  # noqa: Y015
+    _WhichOneofArgType__window: _TypeAlias = _typing.Literal["_window", b"_window"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__demand) -> _WhichOneofReturnType__demand | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__window) -> _WhichOneofReturnType__window | None: ...
 
 Global___LookRequest: _TypeAlias = LookRequest  # noqa: Y015
 

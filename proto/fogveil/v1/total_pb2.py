@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66ogveil/v1/total.proto\x12\nfogveil.v1\"\x1a\n\x18TotalServiceWatchRequest\"+\n\x19TotalServiceWatchResponse\x12\x0e\n\x06shares\x18\x01 \x03(\x07\"\x9a\x01\n\x0fKeyAnnouncement\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x12\n\nmembership\x18\x05 \x03(\t\x12\r\n\x05level\x18\x06 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x07 \x01(\x0c\x12\x11\n\tsignature\x18\x08 \x01(\x0c\x32\x66\n\x0cTotalService\x12V\n\x05Watch\x12$.fogveil.v1.TotalServiceWatchRequest\x1a%.fogveil.v1.TotalServiceWatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66ogveil/v1/total.proto\x12\nfogveil.v1\":\n\x18TotalServiceWatchRequest\x12\x0f\n\x07\x65pisode\x18\x01 \x01(\r\x12\r\n\x05index\x18\x02 \x01(\r\"+\n\x19TotalServiceWatchResponse\x12\x0e\n\x06shares\x18\x01 \x03(\x07\"\x9a\x01\n\x0fKeyAnnouncement\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x12\n\nmembership\x18\x05 \x03(\t\x12\r\n\x05level\x18\x06 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x07 \x01(\x0c\x12\x11\n\tsignature\x18\x08 \x01(\x0c\x32\x66\n\x0cTotalService\x12V\n\x05Watch\x12$.fogveil.v1.TotalServiceWatchRequest\x1a%.fogveil.v1.TotalServiceWatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,11 +32,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fogveil.v1.total_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TOTALSERVICEWATCHREQUEST']._serialized_start=38
-  _globals['_TOTALSERVICEWATCHREQUEST']._serialized_end=64
-  _globals['_TOTALSERVICEWATCHRESPONSE']._serialized_start=66
-  _globals['_TOTALSERVICEWATCHRESPONSE']._serialized_end=109
-  _globals['_KEYANNOUNCEMENT']._serialized_start=112
-  _globals['_KEYANNOUNCEMENT']._serialized_end=266
-  _globals['_TOTALSERVICE']._serialized_start=268
-  _globals['_TOTALSERVICE']._serialized_end=370
+  _globals['_TOTALSERVICEWATCHREQUEST']._serialized_end=96
+  _globals['_TOTALSERVICEWATCHRESPONSE']._serialized_start=98
+  _globals['_TOTALSERVICEWATCHRESPONSE']._serialized_end=141
+  _globals['_KEYANNOUNCEMENT']._serialized_start=144
+  _globals['_KEYANNOUNCEMENT']._serialized_end=298
+  _globals['_TOTALSERVICE']._serialized_start=300
+  _globals['_TOTALSERVICE']._serialized_end=402
 # @@protoc_insertion_point(module_scope)

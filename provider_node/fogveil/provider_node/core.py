@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nextafter
+from typing import NamedTuple
 
 from fogveil.core.errors import MisbehaviourError
 from fogveil.core.randomness import drawn
@@ -22,6 +23,14 @@ from fogveil.provider_node.timetable import Effect
 from fogveil.v1.clock_pb2 import Grant
 from fogveil.v1.full_pb2 import LookRequest, LookResponse, Resources
 from fogveil.v1.workload_pb2 import Aggregates, Feedback, Placement, Result
+
+
+class View(NamedTuple):
+    """What level `full` discloses of an instant."""
+
+    now: float
+    backlog: float
+    resources: Resources
 
 
 @dataclass(slots=True)
@@ -43,9 +52,16 @@ class ProviderCore:
     """
 
     def __init__(
-        self, config: ProviderConfig, owners: tuple[str, ...], *, pads: bool = True
+        self,
+        config: ProviderConfig,
+        owners: tuple[str, ...],
+        *,
+        pads: bool = True,
+        keeps_views: bool = False,
     ) -> None:
+        """Begin empty; `keeps_views` keeps what level `full` discloses at each window."""
         self._config = config
+        self._keeps_views = keeps_views
         self._owners = owners
         """The sources process of each cluster."""
         self._pads = pads and config.sizes_are_public
@@ -59,6 +75,8 @@ class ProviderCore:
         config = replace(self._config, seed=drawn(self._config.seed, draw))
         self.episode = episode
         self.now = 0.0
+        self.views: list[View] = []
+        """By window of this episode, where they are kept."""
         self.demands: dict[int, float] = {}
         """What jobs demand that bring their own."""
         self.provider = Provider(config, self.demands)
@@ -166,6 +184,8 @@ class ProviderCore:
         self._advance(until, output)
         if until != inf:
             self.now = until
+        if self._keeps_views and output.counts:
+            self.views.append(self.view())
         if self._forecast and (grant.forward or grant.flush):
             jobs = self._forecast.advance(self._known_until(until))
             self._send_later(jobs, self._forecast.take_lost())
@@ -230,19 +250,23 @@ class ProviderCore:
 
     # --- level full ------------------------------------------------------------------------------
 
-    def answer_look(self, request: LookRequest) -> LookResponse:
+    def view(self, window: int | None = None) -> View:
+        """Return what can be seen now, or could be at an earlier window."""
+        if window is not None:
+            return self.views[window]
+        provider, now = self.provider, self.now
+        ipt = provider.timetable.ipt.at(now)
+        expected = provider.expected_at(now)
+        resources = Resources(ipt=ipt, ram=self._config.ram, expected=expected)
+        return View(now, provider.node.backlog(now), resources)
+
+    def answer_look(self, request: LookRequest, view: View) -> LookResponse:
         """Answer what only level `full` may ask: the backlog, and the service time of a job."""
         provider, job = self.provider, request.job
         known = job in self.demands  # answering changes nothing
         if self._config.demands_vary and not known:
             self.demands[job] = request.demand
-        service = provider.timed_service(job, request.category, self.now, self.now)
+        service = provider.timed_service(job, request.category, view.now, view.now)
         if not known:
             self.demands.pop(job, None)
-        return LookResponse(backlog=provider.node.backlog(self.now), service=service)
-
-    def resources(self) -> Resources:
-        """Return what only level `full` discloses."""
-        provider, now = self.provider, self.now
-        ipt = provider.timetable.ipt.at(now)
-        return Resources(ipt=ipt, ram=self._config.ram, expected=provider.expected_at(now))
+        return LookResponse(resources=view.resources, backlog=view.backlog, service=service)

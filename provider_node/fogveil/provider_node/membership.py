@@ -9,6 +9,7 @@ certificate, issued by the run's authority, verifies its signature.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
@@ -140,6 +141,15 @@ class Membership:
         if reason:
             raise KeyRefusedError(member, reason)
         self._keys[member] = announcement.public_key
+
+    @property
+    def keys(self) -> tuple[X25519PrivateKey, dict[str, bytes]]:
+        """Our own key, and the public keys of all that have arrived."""
+        return self._own, dict(self._keys)
+
+    def restore(self, keys: Mapping[str, bytes]) -> None:
+        """Take the keys that we had accepted before we were lost."""
+        self._keys.update(keys)
 
     @property
     def missing(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -14,17 +14,19 @@ from fogveil.broker.topics import Topics
 from fogveil.core.disclosure import Level
 from fogveil.protocol.channels import start_server
 from fogveil.protocol.clock_client import ClockClient, join_clock
-from fogveil.protocol.identity import AGENT
+from fogveil.protocol.identity import AGENT, BROKER
 from fogveil.protocol.message_order import ArrivalCounter, OrderedInbox, parse_message
+from fogveil.protocol.outgoing import Outgoing
 from fogveil.protocol.participant import dispatch_messages, first_of, report
 from fogveil.protocol.reflection import serve_reflection
 from fogveil.provider_node.boundary import QueueBoundary, ResourcesBoundary, TotalBoundary
 from fogveil.provider_node.core import ProviderCore, WindowOutput
 from fogveil.provider_node.journal import Journal
+from fogveil.provider_node.outbox import CLOUD
 from fogveil.provider_node.secure_sum import SecureSum
 from fogveil.provider_node.settings import ProviderSettings
 from fogveil.v1.boundary_pb2_grpc import add_QueueServiceServicer_to_server
-from fogveil.v1.clock_pb2 import Begin, Grant, JoinResponse, ProviderDone, ProviderReady
+from fogveil.v1.clock_pb2 import Begin, Grant, JoinResponse, ProviderDone, ProviderReady, Repeat
 from fogveil.v1.full_pb2_grpc import add_ResourcesServiceServicer_to_server
 from fogveil.v1.total_pb2_grpc import add_TotalServiceServicer_to_server
 from fogveil.v1.workload_pb2 import Aggregates, Placements
@@ -47,7 +49,7 @@ async def serve(settings: ProviderSettings) -> None:
         join_clock(settings, process.recording) as clock,
         BrokerClient.from_settings(settings) as relay,
     ):
-        process.relay = relay
+        process.connect(clock, relay)
         await relay.subscribe(*process.subscriptions())
         await first_of(
             process.follow(clock),
@@ -56,7 +58,7 @@ async def serve(settings: ProviderSettings) -> None:
             on_loss=clock.report_loss,
         )
         await relay.drain()
-        await process.wait_until_unwatched()
+        await process.finish()
 
 
 class ProviderProcess:
@@ -68,20 +70,41 @@ class ProviderProcess:
         self._settings = settings
         self._config = config = settings.provider
         self._topics = Topics(settings.run)
-        self._core = ProviderCore(config, settings.owners, pads=settings.pads)
+        recovers = settings.recovers
+        views = recovers and config.disclosure is Level.FULL
+        self._core = ProviderCore(config, settings.owners, pads=settings.pads, keeps_views=views)
         self._secure_sum = SecureSum(settings) if config.disclosure is Level.TOTAL else None
-        self._boundary = TotalBoundary(self._secure_sum) if self._secure_sum else QueueBoundary()
+        self._boundary: TotalBoundary | QueueBoundary = QueueBoundary(keeps=recovers)
+        if self._secure_sum:
+            self._boundary = TotalBoundary(self._secure_sum, keeps=recovers)
         crashes = bool(self._core.provider.timetable.stops)
         self.recording = settings.recording(lambda: self._core.now, may_crash=crashes)
-        self._placements = OrderedInbox(AGENT)
-        self._placed = ArrivalCounter("placement", AGENT)
-        self._aggregates = {name: OrderedInbox(name) for name in settings.fogs}
-        self._closed = {name: ArrivalCounter("window", name) for name in settings.fogs}
+        ask = self._ask if recovers else None
+        self._placements = OrderedInbox(AGENT, repeats=recovers)
+        self._placed = ArrivalCounter("placement", AGENT, ask)
+        self._aggregates = {n: OrderedInbox(n, repeats=recovers) for n in settings.fogs}
+        self._closed = {name: ArrivalCounter("window", name, ask) for name in settings.fogs}
         """Windows whose aggregates have all arrived, by Fog provider."""
         self._windows_forwarded = 0
         self._repeated = 0
         """Orders to carry out again, after a crash, without telling anybody anything."""
         self._journal: Journal | None = None
+
+    def connect(self, clock: ClockClient, relay: BrokerClient) -> None:
+        """Speak to the others through these."""
+        self._clock, self.relay = clock, relay
+        relay.on_loss = lambda: clock.report_lost(BROKER)
+        self._outgoing = Outgoing(relay.publish, keeps=self._settings.recovers)
+        clock.on_repeat = self._send_again
+
+    def _ask(self, sender: str) -> None:
+        """Ask for a sender's messages that we lack."""
+        self._clock.ask(sender, (self._aggregates.get(sender) or self._placements).taken)
+
+    def _send_again(self, repeat: Repeat) -> None:
+        """Publish again what somebody lacks: a sources process, or the Cloud."""
+        receiver = repeat.name if repeat.name in self._settings.owners else CLOUD
+        self._outgoing.repeat(receiver, repeat.received)
 
     async def open_port(self) -> None:
         """Listen, unless the level discloses nothing at all."""
@@ -104,9 +127,11 @@ class ProviderProcess:
         )
         report(listening=port)
 
-    async def wait_until_unwatched(self) -> None:
-        """Wait until the agent, to whom we listen, has left the run."""
+    async def finish(self) -> None:
+        """Wait until the agent, to whom we listen, has left the run, and forget all keys."""
         await self._boundary.wait_until_unwatched()
+        if self._secure_sum:
+            self._secure_sum.forget()
 
     def subscriptions(self) -> list[str]:
         """Return the topic filters to subscribe to."""
@@ -139,7 +164,7 @@ class ProviderProcess:
         message = parse_message(Placements, payload, AGENT)
         if message is None:
             return
-        for due in self._placements.take(message.episode, message.sequence, message):
+        for due in self._placements.take(message.episode, message.sequence, message, payload):
             self._placed.add(self._core.accept(due.placements))
 
     def _receive_aggregates(self, topic: str, sender: str, payload: bytes) -> None:
@@ -150,7 +175,7 @@ class ProviderProcess:
         if message is None:
             return
         inbox = self._aggregates[sender]
-        for due in inbox.take(message.episode, message.sequence, message):
+        for due in inbox.take(message.episode, message.sequence, message, payload):
             self._core.accept_aggregates(due, sender)
             self._closed[sender].add(not due.more)
 
@@ -184,6 +209,8 @@ class ProviderProcess:
                 await self._open_epoch(total, begin.epoch)
             total.begin(begin.episode)
         self._core.begin(begin.episode, begin.draw)
+        self._boundary.begin(begin.episode)
+        self._outgoing.begin()
         self._windows_forwarded = 0
         for inbox in (self._placements, *self._aggregates.values()):
             inbox.begin(begin.episode)
@@ -220,6 +247,10 @@ class ProviderProcess:
         output = self._core.process_window(grant)
         if self._repeated:  # what it tells and sends was told and sent before the crash
             self._repeated -= 1
+            if output.counts:
+                self._boundary.skip()
+            for message in self._messages(output):
+                self._outgoing.keep(*message)
             self._keep_journal(output)
             return None
         disclosing = self._boundary.disclose(output.counts) if output.counts else None
@@ -234,13 +265,18 @@ class ProviderProcess:
         if disclosing:
             with suppress(aio.BaseError):  # the agent is lost: the clock will say so
                 await disclosing
+        for message in self._messages(output):
+            self._outgoing.send(*message)
+        self._keep_journal(output)
+
+    def _messages(self, output: WindowOutput) -> Iterator[tuple[str, str, bytes]]:
+        """Yield what is to be published: the receiver, the topic and the payload."""
         name, topics = self._settings.name, self._topics
         for aggregates in output.aggregates:
-            self.relay.publish(topics.aggregate(name), aggregates.SerializeToString())
+            yield CLOUD, topics.aggregate(name), aggregates.SerializeToString()
         for owner, messages in output.feedback.items():
             for feedback in messages:
-                self.relay.publish(topics.feedback(owner, name), feedback.SerializeToString())
-        self._keep_journal(output)
+                yield owner, topics.feedback(owner, name), feedback.SerializeToString()
 
     def _keep_journal(self, output: WindowOutput) -> None:
         if output.served:

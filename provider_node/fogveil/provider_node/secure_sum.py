@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 
 from fogveil.core.errors import InfrastructureError, InputError, LostError, MisbehaviourError
 from fogveil.protocol.identity import CLOCK
-from fogveil.protocol.message_order import PATIENCE, parse_message
+from fogveil.protocol.message_order import PATIENCE, RECOVERY_PATIENCE, parse_message
+from fogveil.provider_node.key_store import KeyStore
 from fogveil.provider_node.masking import Masks
 from fogveil.provider_node.membership import (
     KeyRefusedError,
@@ -55,6 +56,7 @@ class SecureSum:
         """The last announcement of each member that is ahead of us, or that was when we started."""
         self._refused: dict[str, KeyRefusedError] = {}
         self._episode = self._observed = 0
+        self._store = KeyStore(settings.folder) if settings.recovers else None
 
     # --- epochs ----------------------------------------------------------------------------------
 
@@ -73,7 +75,12 @@ class SecureSum:
             group = TotalGroup(group.run, members, group.cloud, epoch)
         else:
             group = TotalGroup(group.run, group.members, group.cloud, epoch)
-        self._membership = Membership(group, self._name, self._credentials)
+        own = self._store.own(epoch) if self._store else None
+        self._membership = Membership(group, self._name, self._credentials, own)
+        if self._store:
+            self._membership.restore(self._store.keys(epoch))
+            if own is None:
+                self._store.keep(epoch, self._membership.keys[0])
         early, self._early = self._early, {}
         for member, announcement in early.items():
             if announcement.epoch >= epoch:
@@ -129,9 +136,12 @@ class SecureSum:
         if kept is None or kept.epoch < announcement.epoch:
             self._early[member] = announcement
 
-    async def agree(self, patience: float = PATIENCE) -> None:
+    async def agree(self, patience: float | None = None) -> None:
         """Wait for the keys of all members of this epoch."""
         assert self._membership is not None
+        patience = patience or (RECOVERY_PATIENCE if self._store else PATIENCE)
+        if not self._membership.missing:  # we had them before we were lost
+            self._complete.set()
         try:
             async with asyncio.timeout(patience):
                 await self._complete.wait()
@@ -143,6 +153,13 @@ class SecureSum:
             sentence = f"waited {patience:g} s for the key of {', '.join(missing)}"
             raise LostError(missing[0], sentence) from None
         self._masks = self._membership.masks()
+        if self._store:
+            self._store.keep(self.epoch, *self._membership.keys)
+
+    def forget(self) -> None:
+        """Remove the keys that were kept: the run is over."""
+        if self._store:
+            self._store.remove()
 
     # --- observations ----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from itertools import takewhile
 from math import inf, isfinite, nextafter
 
 from fogveil.clock.passage import Passage, Waiting
-from fogveil.clock.state import Demand, ProtocolError, Source, Window
+from fogveil.clock.state import Demand, ProtocolError, Source, Standing, Window, grant
 from fogveil.core.membership import Membership, MembershipChange
 from fogveil.protocol.identity import AGENT
 from fogveil.protocol.limits import LARGEST_WINDOW
@@ -34,7 +34,6 @@ from fogveil.v1.clock_pb2 import (
     AgentDone,
     AgentReady,
     Begin,
-    Grant,
     JoinRequest,
     JoinResponse,
     Members,
@@ -135,6 +134,17 @@ class Windows:
             for name in self.roster.all
         ]
 
+    def standing(self) -> Standing:
+        """Return what to resume from in order to begin the present episode once more."""
+        return Standing(
+            self.episode - 1, self.decisions, self._epoch, tuple(self._adding_up), self.largest
+        )
+
+    def resume(self, standing: Standing) -> None:
+        """Stand where a clock stood before it began an episode."""
+        self.episode, self.decisions, self._epoch, adding_up, self.largest = standing
+        self._adding_up = tuple(adding_up)
+
     @property
     def placed(self) -> list[int]:
         """Workloads placed on each Fog provider in this episode."""
@@ -222,7 +232,7 @@ class Windows:
             fresh += ((time, name) for time in due)
             del source.next[: len(due)]
             source.busy = True
-            orders.append((name, _grant(until=due[-1])))
+            orders.append((name, grant(until=due[-1])))
         self._instants.extend(sorted(fresh))
         return orders
 
@@ -273,8 +283,8 @@ class Windows:
         orders = self._grant_sources()
         if self._ready.look == LOOK_BEFORE:
             orders += self._grant_providers(until, instants)
-        grant = _grant(until=until, observe_at=instants, expect=self._window.expect)
-        orders.append((AGENT, grant))
+        order = grant(until=until, observe_at=instants, expect=self._window.expect)
+        orders.append((AGENT, order))
         return orders
 
     # --- providers that come and go --------------------------------------------------------------
@@ -350,6 +360,12 @@ class Windows:
         demands, self._demands = self._demands, []
         return demands
 
+    def forget_demands(self) -> None:
+        """Demand again only what the launcher has not done: the clock that asked for it is gone."""
+        waiting = [name for name in self.down if name in self._not_ready]
+        crashing = [Demand("crash", name) for name in sorted(self._crashing)]
+        self._demands = [*crashing, *(Demand("restart", name) for name in sorted(waiting))]
+
     def awaits(self, name: str) -> bool:
         """Return whether somebody is expected back from a crash."""
         return name in self.down and name in self._not_ready
@@ -376,7 +392,7 @@ class Windows:
         orders: list[Order] = []
         for name, source in self._sources.items():
             source.busy = True
-            orders.append((name, _grant(until=at, expect=self._expected_flushes, flush=True)))
+            orders.append((name, grant(until=at, expect=self._expected_flushes, flush=True)))
         return orders
 
     @property
@@ -426,15 +442,15 @@ class Windows:
                 continue
             seen = [] if number in self.members.silent else instants
             placed = self._placed[number]
-            grant = _grant(until, seen, [placed], forward=forward, flush=flush, last=last)
-            orders.append((name, grant))
+            order = grant(until, seen, [placed], forward=forward, flush=flush, last=last)
+            orders.append((name, order))
             self._forwards[number] += forward
             if name in self._kept:
-                self._kept[name].append(grant)
+                self._kept[name].append(order)
         if forward:
             seen = instants if self._ready.cloud else []
             expect = self._forwards if self._member_changes else ()
-            cloud = _grant(until, seen, expect, forward=True, flush=flush, last=last)
+            cloud = grant(until, seen, expect, forward=True, flush=flush, last=last)
             orders.append((self.roster.cloud, cloud))
         if flush:
             self._flushed_at = self._opened
@@ -462,9 +478,9 @@ class Windows:
         for name in self.roster.sources:
             self._sources[name].busy = True
             expect = self._expected_flushes
-            orders.append((name, _grant(until=inf, expect=expect, last=True)))
+            orders.append((name, grant(until=inf, expect=expect, last=True)))
         self._not_ready.add(AGENT)
-        orders.append((AGENT, _grant(until=inf, last=True)))
+        orders.append((AGENT, grant(until=inf, last=True)))
         return orders
 
     def _end_if_drained(self) -> list[Order]:
@@ -476,24 +492,3 @@ class Windows:
             self.finished = True
             return []
         return self.begin()
-
-
-def _grant(
-    until: float,
-    observe_at: Sequence[float] = (),
-    expect: Sequence[int] = (),
-    *,
-    forward: bool = False,
-    flush: bool = False,
-    last: bool = False,
-) -> JoinResponse:
-    return JoinResponse(
-        grant=Grant(
-            until=until,
-            observe_at=observe_at,
-            expect=expect,
-            forward=forward,
-            flush=flush,
-            last=last,
-        )
-    )

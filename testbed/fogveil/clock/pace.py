@@ -62,6 +62,10 @@ class Pace:
         """Begin an episode."""
         self.time, self._base = 0.0, (time.monotonic(), 0.0)
 
+    def resume(self, time_: float) -> None:
+        """Go on from a simulated time."""
+        self.time, self._base = time_, (time.monotonic(), time_)
+
     async def wait(self, until: float) -> None:
         """Wait until a grant up to a simulated time may go through."""
         while not self._due(until):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from fogveil.v1.clock_pb2 import Grant, JoinResponse
 
 
 class ProtocolError(Exception):
@@ -19,6 +22,17 @@ class Demand(NamedTuple):
 
     what: Literal["crash", "restart"]
     name: str
+
+
+class Standing(NamedTuple):
+    """What lasts from one episode to the next: all that a clock needs to begin one."""
+
+    episode: int
+    """The one before."""
+    decisions: int
+    epoch: int
+    adding_up: tuple[int, ...]
+    largest: int
 
 
 class Source:
@@ -38,3 +52,25 @@ class Window:
     instants: list[float]
     expect: list[int]
     """Workloads of each sources process up to the last instant."""
+
+
+def grant(
+    until: float,
+    observe_at: Sequence[float] = (),
+    expect: Sequence[int] = (),
+    *,
+    forward: bool = False,
+    flush: bool = False,
+    last: bool = False,
+) -> JoinResponse:
+    """Return an order to go through a window."""
+    return JoinResponse(
+        grant=Grant(
+            until=until,
+            observe_at=observe_at,
+            expect=expect,
+            forward=forward,
+            flush=flush,
+            last=last,
+        )
+    )

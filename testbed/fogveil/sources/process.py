@@ -9,7 +9,9 @@ from fogveil.broker.client import BrokerClient
 from fogveil.broker.topics import Topics
 from fogveil.core.randomness import drawn
 from fogveil.protocol.clock_client import ClockClient, join_clock
+from fogveil.protocol.identity import AGENT, BROKER
 from fogveil.protocol.message_order import ArrivalCounter, OrderedInbox, chunks, parse_message
+from fogveil.protocol.outgoing import Outgoing
 from fogveil.protocol.participant import dispatch_messages, first_of
 from fogveil.sources.core import EmissionBuffer, demand_factors, emissions
 from fogveil.sources.expected_results import ExpectedResults
@@ -28,7 +30,7 @@ async def serve(settings: SourcesSettings) -> None:
         join_clock(settings, process.recording) as clock,
         BrokerClient.from_settings(settings) as relay,
     ):
-        process.relay = relay
+        process.connect(clock, relay)
         await relay.subscribe(Topics(settings.run).all_feedback(settings.name))
         await first_of(
             process.follow(clock),
@@ -50,12 +52,25 @@ class SourcesProcess:
         self._clusters = settings.clusters
         self._demands = demand_factors(self._config)
         self._topics = Topics(settings.run)
-        self._feedback = {name: OrderedInbox(name) for name in settings.providers}
-        self._closed = {name: ArrivalCounter("feedback", name) for name in settings.providers}
+        recovers = settings.recovers
+        ask = self._ask if recovers else None
+        self._feedback = {n: OrderedInbox(n, repeats=recovers) for n in settings.providers}
+        self._closed = {n: ArrivalCounter("feedback", n, ask) for n in settings.providers}
         self._expected = ExpectedResults(settings.name, cloud=settings.providers[-1])
         self._records: ClusterRecords | None = None
         self._now = 0.0
         self.recording = settings.recording(lambda: self._now)
+
+    def connect(self, clock: ClockClient, relay: BrokerClient) -> None:
+        """Speak to the others through these."""
+        self._clock, self.relay = clock, relay
+        relay.on_loss = lambda: clock.report_lost(BROKER)
+        self._outgoing = Outgoing(relay.publish, keeps=self._settings.recovers)
+        clock.on_repeat = lambda repeat: self._outgoing.repeat(AGENT, repeat.received)
+
+    def _ask(self, sender: str) -> None:
+        """Ask for a provider's messages that we lack."""
+        self._clock.ask(sender, self._feedback[sender].taken)
 
     def receive(self, topic: str, payload: bytes) -> None:
         """Handle a message with results of jobs."""
@@ -66,7 +81,7 @@ class SourcesProcess:
         message = parse_message(Feedback, payload, sender)
         if message is None:
             return
-        for due in self._feedback[sender].take(message.episode, message.sequence, message):
+        for due in self._feedback[sender].take(message.episode, message.sequence, message, payload):
             for result in due.results:
                 if result.again:
                     self._expected.take_loss(result.job, sender, result.again)
@@ -96,6 +111,7 @@ class SourcesProcess:
         self._buffer = EmissionBuffer(emissions(config, self._clusters))
         self._episode = begin.episode
         self._sequence = 0
+        self._outgoing.begin()
         self._expected.reset()
         for name, inbox in self._feedback.items():
             inbox.begin(begin.episode)
@@ -131,4 +147,4 @@ class SourcesProcess:
         for chunk, _ in chunks(workloads):
             self._sequence += 1
             message = Workloads(episode=self._episode, sequence=self._sequence, workloads=chunk)
-            self.relay.publish(topic, message.SerializeToString())
+            self._outgoing.send(AGENT, topic, message.SerializeToString())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
+from enum import StrEnum
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -61,6 +63,22 @@ Broker = Annotated[
 Window = Annotated[
     int | None,
     typer.Option(help="Federated: decisions per time window; 1 is lockstep. [default: automatic]"),
+]
+
+
+class Losses(StrEnum):
+    """What a loss means for a federated run."""
+
+    RECOVER = "recover"
+    END = "end"
+
+
+OnLoss = Annotated[
+    Losses,
+    typer.Option(
+        help="Federated: start a participant again that dies or hangs, with the same run hash, or "
+        "end the run with exit code 3."
+    ),
 ]
 SourceProcesses = Annotated[
     int, typer.Option(help="Federated: processes that share the IoT clusters.")
@@ -172,6 +190,7 @@ def federated_plan(
     insecure: bool = False,
     record: bool = False,
     docker: bool = False,
+    on_loss: Losses = Losses.END,
 ) -> Plan:
     """Return the plan of a federated run; its options are refused for embedded ones."""
     plan = Plan(
@@ -190,6 +209,7 @@ def federated_plan(
             "--broker, --window, --source-processes, --speed, --record and --insecure are for "
             "federated runs: add --federated or --docker"
         )
+    plan = replace(plan, recovers=(federated or docker) and on_loss is Losses.RECOVER)
     if insecure:
         print_even_if_quiet(
             "INSECURE: participants prove no identity and nothing is encrypted. "

@@ -29,6 +29,8 @@ from fogveil.testbed.cli.options import (
     Docker,
     Federated,
     Insecure,
+    Losses,
+    OnLoss,
     Override,
     Rate,
     Record,
@@ -51,6 +53,7 @@ from fogveil.testbed.cli.seeds import noting_seed, with_seed
 from fogveil.testbed.launch.federated_run import run_federated
 from fogveil.testbed.launch.live_table import LiveTable
 from fogveil.testbed.launch.participant_config import check, check_windows
+from fogveil.testbed.launch.recovery import loss_line
 from fogveil.testbed.launch.reports import Report
 from fogveil.testbed.launch.run_folder import is_running
 from fogveil.testbed.launch.side_by_side import run_side_by_side
@@ -100,6 +103,7 @@ def run(
     speed: Speed = None,
     record: Record = False,
     insecure: Insecure = False,
+    on_loss: OnLoss = Losses.RECOVER,
     repeat: Annotated[
         Path | None,
         typer.Option(
@@ -143,6 +147,7 @@ def run(
         insecure=insecure,
         record=record,
         docker=docker,
+        on_loss=on_loss,
     )
     with progress_bar("{task.fields[jobs]:,} jobs") as progress:
         task = progress.add_task(f"{chosen.name} under {policy}", total=chosen.horizon, jobs=0)
@@ -221,6 +226,7 @@ def up(
     speed: Speed = None,
     docker: Docker = False,
     insecure: Insecure = False,
+    on_loss: OnLoss = Losses.RECOVER,
     packets: Annotated[
         Path | None,
         typer.Option(
@@ -252,6 +258,7 @@ def up(
         insecure=insecure,
         record=True,
         docker=docker,
+        on_loss=on_loss,
     )
     request = adaptation_request(adapt, hyperparameters)
     names = _side_by_side(policy, as_page=as_page, other=docker or bool(packets))
@@ -354,6 +361,8 @@ def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool)
         from fogveil.testbed.report.gallery import draw_run  # matplotlib takes a while to load
 
         print_line(f"delay over time, with the events: {draw_run(folder)}.png", console)
+    for loss in result.get("losses", ()):
+        print_line(loss_line(loss), err)
     for line in adaptation_lines(result, folder):
         print_line(line, err)
     if as_json:

@@ -22,6 +22,8 @@ from fogveil.testbed.cli.options import (
     Disclosure,
     Federated,
     Insecure,
+    Losses,
+    OnLoss,
     Override,
     Rate,
     ScenarioFile,
@@ -79,6 +81,7 @@ def train(
     window: Window = None,
     source_processes: SourceProcesses = 1,
     insecure: Insecure = False,
+    on_loss: OnLoss = Losses.RECOVER,
     as_json: AsJson = False,
 ) -> None:
     """Train an agent, or continue its training.
@@ -108,6 +111,7 @@ def train(
         window=window,
         source_processes=source_processes,
         insecure=insecure,
+        on_loss=on_loss,
     )
     PolicyRequirements.of(kind).check_window(plan.window, agent)
     if replay and not start:

@@ -27,6 +27,7 @@ from fogveil.testbed.launch.factory import create_testbed
 from fogveil.testbed.launch.federated_run import testbed_folder
 from fogveil.testbed.launch.join_records import join, remove_records
 from fogveil.testbed.launch.participant_config import Plan, Training
+from fogveil.testbed.launch.recovery import MOST_LOSSES, AgentLostError
 from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.records.summary import Summary
 from fogveil.testbed.records.training_log import (
@@ -68,6 +69,31 @@ def train_federated(
 
     `every` is the number of episodes between checkpoints; a transfer starts from another agent.
     """
+    losses = 0
+    while True:
+        try:
+            return _train_on_testbed(
+                scenario, name, out, plan, hyperparameters, every, watch, progress, transfer
+            )
+        except AgentLostError as error:
+            losses += 1
+            if losses == MOST_LOSSES:
+                raise
+            progress(f"{error}: it goes on from its last checkpoint")
+
+
+def _train_on_testbed(
+    scenario: Scenario,
+    name: str,
+    out: Path,
+    plan: Plan,
+    hyperparameters: Hyperparameters | None,
+    every: int,
+    watch: Watch | None,
+    progress: Callable[[str], None],
+    transfer: Transfer | None,
+) -> Path:
+    """Train until the training is over; AgentLostError where the agent's process is lost."""
     check_packages()
     world = build_world(scenario)
     kind = find_agent(name)

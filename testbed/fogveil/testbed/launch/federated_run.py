@@ -74,6 +74,9 @@ class FederatedRun:
         return join_episodes(
             *(self._world, self._plan, testbed.split, testbed.broker.kind, self._out, self._begin),
             cpu_seconds=cpu,
+            losses=[loss.describe() for loss in testbed.recovery.losses]
+            if testbed.recovery
+            else None,
         )
 
 

@@ -4,8 +4,8 @@ A `Launcher` runs participants in one kind of place: `LocalLauncher` as processe
 `DockerLauncher` as containers. A testbed calls it in this order:
 
     prepare        builds images, creates networks: whatever must exist before the first start
-    start_broker   once
-    start          once for each participant
+    start_broker   once, and restart_broker where it is lost
+    start          once for each participant, and again where it is lost
     events         again and again while the run lasts
     close          always, also after a failure: nothing that was started or created remains
 
@@ -123,6 +123,9 @@ class Launcher(Protocol):
         user: int | None,
     ) -> BrokerHandle:
         """Start the broker with its files in `folder`; with credentials it controls access."""
+
+    def restart_broker(self) -> BrokerHandle:
+        """End what is left of the broker, and start it again where it was."""
 
     def start(self, name: str, role: str, config: Path, user: int | None) -> ProcessHandle:
         """Start a participant, whose folder is that of its configuration."""

@@ -50,10 +50,12 @@ def join_episodes(
     begin: float,
     *,
     cpu_seconds: float | None,
+    losses: list[dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Join the participants' records; return and write the content of run.json for each episode.
 
-    `begin` is when the run began, by the performance counter.
+    `begin` is when the run began, by the performance counter; `losses` are those from which it has
+    recovered, where it would have.
     """
     results = []
     for episode, (policy, draw) in enumerate(plan.episodes):
@@ -79,6 +81,8 @@ def join_episodes(
             )
             if target:
                 copy_adapted(folder, episode, target)
+        if losses is not None:
+            result["losses"] = losses
         result["wall_seconds"] = time.perf_counter() - begin
         result["cpu_seconds"] = cpu_seconds
         if target:

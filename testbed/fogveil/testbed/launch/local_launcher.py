@@ -6,10 +6,12 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from fogveil.broker.acl import BrokerSecurity
+from fogveil.broker.address import Address
 from fogveil.broker.launcher import BrokerEnclosure, RunningBroker, start_broker
 from fogveil.protocol.credentials import Credentials
 from fogveil.protocol.enclosure import Enclosure
@@ -153,7 +155,8 @@ class LocalLauncher:
                 self.sockets.inside(BROKER),
                 self.sockets.outside(BROKER),
             )
-        broker = start_broker(
+        self._launch_broker = partial(
+            start_broker,
             self._plan.broker,
             folder.resolve(),
             security=BrokerSecurity.for_run(run, roster, credentials) if credentials else None,
@@ -161,8 +164,23 @@ class LocalLauncher:
             enclosed=enclosed,
             product=self._plan.product,
         )
-        self._closing.callback(broker.stop)
-        return broker
+        self._broker = self._launch_broker()
+        self._closing.callback(self._stop_broker)
+        return self._broker
+
+    def _stop_broker(self) -> None:
+        self._broker.stop()
+
+    def restart_broker(self) -> RunningBroker:
+        """End what is left of the broker, and start it again where it was."""
+        before = self._broker
+        before.stop(gently=False)
+        if before.socket:
+            Path(before.socket).unlink(missing_ok=True)
+            self._broker = self._launch_broker()
+        elif before.kind != "external":
+            self._broker = self._launch_broker(port=Address.parse(before.address).port)
+        return self._broker
 
     def start(self, name: str, role: str, config: Path, user: int | None) -> LocalProcess:
         """Start a participant.

@@ -93,6 +93,8 @@ class Plan:
     """Ports of the clock and of the providers in their order; free ones if empty."""
     contained: bool = False
     """Whether every participant is a container, in place of a process."""
+    recovers: bool = False
+    """Whether the run goes on after a loss: who is lost is started again."""
     pads: bool = True
     """Whether providers send messages of public sizes; without, benchmarks see what that costs."""
     product: Path | None = None
@@ -275,6 +277,7 @@ class Split:
             "lifeline": self.site.lifeline,
             "secure": self._plan.secure,
             "record": self._plan.record,
+            "recovers": self._plan.recovers,
             "user": self.users.get(name) if self.site.becomes_user else None,
             "awaits": tuple(self.site.awaits(name)),
             "folder": self.folder_of(name),
@@ -341,11 +344,13 @@ class Split:
         )
 
     def settle_port(self, name: str, port: int | None) -> Path:
-        """Let a provider that is started again listen where it did before."""
-        path = self.folder_of(name) / CONFIG
+        """Let a participant that is started again listen where it did before, if it listens."""
+        path, address = self.folder_of(name) / CONFIG, f"{LOOPBACK}:{port}"
         if port is not None and self.site.listen(name).endswith(":0"):
-            settings = read_settings(path, ProviderSettings)
-            write_settings(replace(settings, listen=f"{LOOPBACK}:{port}"))
+            if name == CLOCK:
+                write_settings(replace(read_settings(path, ClockSettings), clock=address))
+            else:
+                write_settings(replace(read_settings(path, ProviderSettings), listen=address))
             self.give_to_user(name)
         return path
 

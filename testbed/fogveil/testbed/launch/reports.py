@@ -51,7 +51,10 @@ class _Position(_Table):
 class _ClockReport(_AnyReport):
     listening: Port | None = None
     joined: Name = ""
+    left: Name = ""
     lost: Name = ""
+    finished: bool = False
+    alive: bool = False
     refused: str = ""
     over: Number = 0
     crash: Name = ""

@@ -55,7 +55,6 @@ def run_side_by_side(
                 result.result()
         except BaseException:
             for run in runs:  # whose threads see it, and end
-                for participant in run.testbed.participants.values():
-                    participant.process.terminate()
+                run.testbed.give_up()
             raise
         return [one for result in results for one in result.result()]

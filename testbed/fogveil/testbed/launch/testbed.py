@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from fogveil.protocol.participant import LAUNCHER
 from fogveil.testbed.launch.interface import PAUSED, BrokerHandle, Interposer, Launcher, OutputLine
 from fogveil.testbed.launch.participant_config import Plan, Split, check, roster
 from fogveil.testbed.launch.participants import Participant, explain_failure
+from fogveil.testbed.launch.recovery import AgentLostError, Recovery, is_loss
 from fogveil.testbed.launch.reports import Report, parse_report
 from fogveil.testbed.launch.run_folder import LONGEST_LINE, RunFolder
 from fogveil.testbed.records.output import reporting_write_errors
@@ -86,6 +88,11 @@ class Testbed:
         """Whom the clock has reported as lost."""
         self._reports: list[tuple[str, Report]] = []
         """Reports that `reports` has not yielded yet."""
+        self._finished = False
+        """The clock has ended the run well."""
+        self._pace: PaceOrder | None = None
+        self.recovery = Recovery(self) if plan.recovers else None
+        """What starts the lost again, where the run goes on after a loss."""
 
     @property
     def level(self) -> Level:
@@ -191,6 +198,8 @@ class Testbed:
         deadline = time.monotonic() + self._plan.patience
         while not condition():
             self._handle_events(0.1)
+            if self.recovery:
+                self.recovery.look()
             if condition():  # a short run may be over before it was seen to begin
                 return
             if self._somebody_ended():
@@ -206,10 +215,12 @@ class Testbed:
         while self._running():
             self._handle_events(0.1)
             yield from self._new_reports()
+            if self.recovery:
+                self.recovery.look()
             if self._somebody_ended():
                 self._wait_for_the_others()
         yield from self._new_reports()
-        if any(p.process.poll() for p in self.participants.values() if p.state != "crashed"):
+        if any(self._failed(p) for p in self.participants.values()):
             raise self._failure()
 
     def wait(self) -> None:
@@ -219,6 +230,7 @@ class Testbed:
 
     def pace(self, order: PaceOrder) -> None:
         """Tell the clock how fast to go, where the plan lets it be paced."""
+        self._pace = order
         self.participants[CLOCK].process.send_line(order.line())
 
     def has_admitted(self, name: str) -> bool:
@@ -236,8 +248,76 @@ class Testbed:
         return [p for p in self.participants.values() if p.process.poll() is None]
 
     def _somebody_ended(self) -> bool:
-        present = [p for p in self.participants.values() if p.state != "crashed"]
-        return any(p.process.poll() is not None for p in present)
+        return any(self._ends_run(participant) for participant in self.participants.values())
+
+    def _ends_run(self, participant: Participant) -> bool:
+        """Return whether a participant has ended who is not started again."""
+        code = participant.process.poll()
+        if code is None or participant.state == "crashed":
+            return False
+        return not (self.recovery and not self.recovery.over and is_loss(code))
+
+    def _failed(self, participant: Participant) -> bool:
+        """Return whether a participant's end is no good one."""
+        code = participant.process.poll()
+        if participant.state == "crashed" or (self._finished and is_loss(code)):
+            return False
+        return bool(code)
+
+    # --- losses ----------------------------------------------------------------------------------
+
+    def restart(self, name: str) -> None:
+        """End what is left of a participant, or of the broker, and start it again."""
+        if name == BROKER:
+            self.broker = self.launcher.restart_broker()
+            if self.recovery:
+                self.recovery.returned(name)
+            return
+        if name == AGENT and self._plan.training:
+            raise AgentLostError("the agent was lost in training")
+        before = self.participants[name]
+        if before.process.poll() is None:
+            before.process.kill()
+            before.process.wait()
+        self._start_participant(name, before.role, self.split.settle_port(name, before.port))
+        self.participants[name].port = before.port
+
+    def give_up(self) -> None:
+        """Ask everybody to end, and start nobody again."""
+        if self.recovery:
+            self.recovery.over = True
+        for participant in self.participants.values():
+            participant.process.terminate()
+
+    def broker_is_lost(self) -> bool:
+        """Return whether the broker's process has ended."""
+        return self.broker is not None and not self.broker.alive()
+
+    def tell_clock(self, **order: str) -> None:
+        """Send the clock a line."""
+        self.participants[CLOCK].process.send_line((json.dumps(order) + "\n").encode())
+
+    def _follow_losses(self, recovery: Recovery, name: str, report: Report) -> None:
+        """Tell recovery what it has to know of a report of the clock."""
+        recovery.saw_clock()
+        if "clock" in report:
+            recovery.now = report["clock"]["time"]
+        if "finished" in report:
+            self._finished = report["finished"]
+            recovery.over = True
+        left = self.participants.get(report.get("left", ""))
+        if left and left.state == "joined":  # else it is being started again already
+            recovery.left(left.name)
+        if "joined" in report:
+            recovery.returned(report["joined"])
+        if (lost := report.get("lost")) in (*self.participants, BROKER) and name == CLOCK:
+            recovery.suspect(lost)
+        if name == CLOCK and "listening" in report:
+            recovery.returned(CLOCK)
+            if self._pace:
+                self.pace(self._pace)
+
+    # --- crashes of the scenario -----------------------------------------------------------------
 
     def _crash(self, name: str) -> None:
         """End a provider's process, as an event of the scenario says."""
@@ -246,10 +326,14 @@ class Testbed:
         participant.process.kill()
         participant.process.wait()
         self.log(LAUNCHER, f"ended {name}: it crashes in the scenario")
+        if self.recovery:
+            self.tell_clock(gone=name)
 
     def _restart(self, name: str) -> None:
         """Start a provider again that has crashed."""
         before = self._crashing(name)
+        if before.state != "crashed" and self.recovery:
+            return  # a clock that was lost had asked for it before
         if before.state != "crashed":
             raise InfrastructureError(f"the clock asked for {name} again, which has not crashed")
         config = self.split.settle_port(name, before.port)
@@ -340,6 +424,8 @@ class Testbed:
                 )
             self.participants[joined].state = "joined"
         self._lost = report.get("lost", self._lost)
+        if self.recovery and participant.name == CLOCK:
+            self._follow_losses(self.recovery, participant.name, report)
         if crash := report.get("crash"):
             self._crash(crash)
         if restart := report.get("restart"):

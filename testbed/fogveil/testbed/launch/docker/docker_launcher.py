@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -84,6 +85,10 @@ class BrokerContainer:
     def alive(self) -> bool:
         """Return whether it runs."""
         return self._process.poll() is None
+
+    def anew(self, process: ContainerProcess) -> BrokerContainer:
+        """Return the same broker in another container."""
+        return BrokerContainer(self._setup, process)
 
     def at(self, address: str) -> BrokerContainer:
         """Return the same broker with another of its addresses."""
@@ -172,8 +177,17 @@ class DockerLauncher:
         self._broker_log = folder / BROKER_LOG
         open_private(self._broker_log, "a").close()
         give_to(user, folder)
-        process = self._start(BROKER, setup.image, setup.command, folder, user)
-        return BrokerContainer(setup, process)
+        self._start_broker_again = partial(
+            self._start, BROKER, setup.image, setup.command, folder, user
+        )
+        self._broker = BrokerContainer(setup, self._start_broker_again())
+        return self._broker
+
+    @engine_errors("the broker cannot be started")
+    def restart_broker(self) -> BrokerContainer:
+        """End what is left of the broker, and start it again where it was."""
+        self._broker = self._broker.anew(self._start_broker_again())
+        return self._broker
 
     @engine_errors("a participant cannot be started")
     def start(self, name: str, role: str, config: Path, user: int | None) -> ContainerProcess:

@@ -333,6 +333,5 @@ class _Provider:
 
     def answer(self, request: LookRequest) -> None:
         """Answer a look of level `full`."""
-        answer = self.core.answer_look(request)
-        answer.resources.CopyFrom(self.core.resources())
+        answer = self.core.answer_look(request, self.core.view())
         self._replay.reference.says(self._name, AGENT, LOOK, answer)
