@@ -139,7 +139,7 @@ class BrokerClient:
             self._client, payload_limit=self._payload_limit, connect_timeout=within
         )
         try:
-            await self._connect()
+            await self._connect(within)
         except BaseException:
             self._transport.close("")
             raise
@@ -167,9 +167,14 @@ class BrokerClient:
             return
         raise error
 
-    async def _connect(self) -> None:
+    async def _connect(self, within: float) -> None:
         try:
-            await self._answer(self._client.__aenter__())
+            # paho has a time limit of its own for the connection, but none like it for TLS.
+            async with asyncio.timeout(within):
+                await self._answer(self._client.__aenter__())
+        except TimeoutError:
+            sentence = f"cannot be reached: no answer within {within:g} s"
+            raise LostError("broker", f"the broker {self._address} {sentence}") from None
         except aiomqtt.MqttError as error:
             if isinstance(error, aiomqtt.MqttCodeError) and isinstance(error.rc, ReasonCode):
                 sentence = f"refuses the connection: {str(error.rc).lower()}"
