@@ -30,6 +30,8 @@ CONNECT_TIMEOUT = 30.0
 """Seconds in which a provider must answer the first call."""
 
 RETRY_EVERY = 0.1
+LOOK_AGAIN_AFTER = 5.0
+"""Seconds without an answer after which a provider is asked again, where it may have been lost."""
 CLOCK_FIRST = 5.0
 """Seconds in which the clock may report why a provider left: mostly because the run is over."""
 
@@ -230,11 +232,14 @@ class BoundaryClient:
         deadline = loop.time() + self._patience
         while True:
             try:
-                return await self._look(name, request)
-            except LostError:
+                # A call whose channel is closed meanwhile may never end.
+                async with asyncio.timeout(LOOK_AGAIN_AFTER):
+                    return await self._look(name, request)
+            except (LostError, TimeoutError):
                 if loop.time() > deadline:
-                    raise
-                self._resource_calls.pop(name, None)
+                    raise _lost(name) from None
+                if call := self._resource_calls.pop(name, None):
+                    call.cancel()
                 await asyncio.sleep(RETRY_EVERY)
 
     async def _look(self, name: str, request: LookRequest) -> Any:

@@ -270,12 +270,10 @@ async def join_clock(
     clock = ClockClient(settings, recording)
     sending = asyncio.ensure_future(clock.send_queued())
     try:
-        try:
+        if settings.recovers:
+            await clock.join_again(LostError(CLOCK, "the clock cannot be reached"))
+        else:
             await clock.join()
-        except LostError as error:
-            if not settings.recovers:
-                raise
-            await clock.join_again(error)
         yield clock
     except LostError as error:
         await clock.report_loss(error.who)
