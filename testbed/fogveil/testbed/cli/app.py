@@ -29,6 +29,7 @@ from fogveil.testbed.cli.options import err, print_line
 from fogveil.testbed.cli.quiet import with_quiet
 from fogveil.testbed.cli.report import report
 from fogveil.testbed.cli.reproduce import reproduce
+from fogveil.testbed.cli.resume import resume
 from fogveil.testbed.cli.run import run, up
 from fogveil.testbed.cli.show import list_policies, list_scenarios, show
 from fogveil.testbed.cli.sweep import plot, sweep
@@ -51,6 +52,7 @@ jobs, each node's count, or everything.
   fogveil up paper --policy veil              the federated testbed, with a live table
   fogveil up paper --policy veil --dashboard  the same in a browser: both sides of the boundary
   fogveil up tiny --policy veil --docker      the same, one container per participant
+  fogveil resume runs/up/DIR                  go on with a run whose launcher was lost
   fogveil inspect --live                      every message of a running testbed, decoded
   fogveil audit paper                         tests of what a provider discloses, with evidence
   fogveil leakage paper                       what the disclosed counts still reveal
@@ -78,6 +80,7 @@ app = typer.Typer(
 COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("run", with_quiet(run)),
     ("up", with_quiet(up)),
+    ("resume", with_quiet(resume)),
     ("down", down),
     ("compare", with_quiet(compare)),
     ("sweep", with_quiet(sweep)),

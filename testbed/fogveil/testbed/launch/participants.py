@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from fogveil.core.errors import FogveilError, InfrastructureError, InputError
@@ -122,3 +123,12 @@ def _reason_of_loss(
     if code is None or code <= 0:
         return ""  # it did not fail by itself, so its last line does not explain it
     return f"; its last words: {participant.last_error}"
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process of this machine was stopped by a signal (state T)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state == "T"

@@ -26,7 +26,7 @@ from fogveil.protocol.identity import AGENT, AUDITOR, BROKER, CLOCK, SOURCES, Id
 from fogveil.protocol.participant import LAUNCHER
 from fogveil.testbed.launch.interface import PAUSED, BrokerHandle, Interposer, Launcher, OutputLine
 from fogveil.testbed.launch.participant_config import Plan, Split, check, roster
-from fogveil.testbed.launch.participants import Participant, explain_failure
+from fogveil.testbed.launch.participants import Participant, explain_failure, is_stopped
 from fogveil.testbed.launch.recovery import AgentLostError, Recovery, is_loss
 from fogveil.testbed.launch.reports import Report, parse_report
 from fogveil.testbed.launch.run_folder import LONGEST_LINE, RunFolder
@@ -52,7 +52,8 @@ class Testbed:
     """All participants of one federated run; a context that ends them all, whatever happens.
 
     With `hold` everybody but the agent is started, and nothing happens until `release`. An
-    `interposer` chooses the addresses at which participants are told to dial each other.
+    `interposer` chooses the addresses at which participants are told to dial each other;
+    `goes_on` names the run that this one goes on with, in the same folder.
     """
 
     __test__ = False  # for pytest: this is no test
@@ -66,13 +67,15 @@ class Testbed:
         *,
         hold: bool = False,
         interposer: Interposer | None = None,
+        goes_on: str | None = None,
     ) -> None:
         check(plan, world)
         self._world, self._plan, self._hold = world, plan, hold
         self._interposer = interposer
         self._folder = RunFolder(folder)
         self.launcher = launcher
-        self.run = secrets.token_hex(16)
+        self._goes_on = goes_on is not None
+        self.run = goes_on or secrets.token_hex(16)
         self.participants: dict[str, Participant] = {}
         self.broker: BrokerHandle | None = None
         self.addresses: dict[str, str] = {}
@@ -109,7 +112,7 @@ class Testbed:
 
     def __enter__(self) -> Self:
         try:
-            self._folder.claim()
+            self._folder.claim(goes_on=self._goes_on)
             self._start()
         except BaseException:
             self.stop()
@@ -356,7 +359,7 @@ class Testbed:
             running = self._running()
             if not running:
                 return
-            if all(p.health == PAUSED or _is_stopped(p.process.pid) for p in running):
+            if all(p.health == PAUSED or is_stopped(p.process.pid) for p in running):
                 break  # they cannot
             self._handle_events(0.05)
         for participant in self._running():
@@ -494,12 +497,3 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _is_stopped(pid: int) -> bool:
-    """Return whether a process of this machine was stopped by a signal (state T)."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state == "T"
