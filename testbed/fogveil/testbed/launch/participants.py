@@ -14,6 +14,8 @@ from fogveil.protocol.identity import BROKER, CLOCK
 from fogveil.protocol.participant import NOTE
 from fogveil.testbed.launch.interface import ProcessHandle
 
+ENCLOSURE = "unshare: "
+"""How a line begins that the enclosing program writes."""
 NOTES_KEPT = 10
 """Lines that are kept of what a participant writes beside its error."""
 
@@ -41,6 +43,8 @@ class Participant:
 
     def write_error(self, line: str) -> None:
         """Take a line of its standard error."""
+        if line.startswith(ENCLOSURE):
+            return  # what it says of a process that a signal has ended explains nothing
         if line.startswith(NOTE):
             self._next_notes.append(safe_text(line))
             return
