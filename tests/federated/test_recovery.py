@@ -206,7 +206,7 @@ def test_a_run_whose_launcher_was_killed_is_resumed(tmp_path):
 @pytest.mark.slow
 def test_a_training_goes_on_from_its_checkpoint(tmp_path):
     values = tmp_path / "short.toml"
-    values.write_text("population_decisions = 300\ntraining_decisions = 900\n")
+    values.write_text("buffer_capacity = 3000\ntraining_steps = 3000\n")
     settings = ("--set", "horizon=1000", "--hyperparameters", values, "--federated", "--every", 1)
     arguments = ("train", TINY, "--agent", "parl", "--seed", 3, *settings)
     with started(*arguments, "--out", tmp_path / "calm") as process:

@@ -345,7 +345,8 @@ class Clock(ClockServiceServicer):
             pacing.cancel()
         if self._windows.episode >= 0:
             self.report_status()
-        report(finished=self._failure is None)
+        if self._recovers:
+            report(finished=self._failure is None)
         for seat in self._session.seats.values():
             if seat.present:
                 seat.outbox.end(self._end())
