@@ -98,6 +98,7 @@ bench: .venv/.development
 	@$(BIN)/python -m benchmarks.training
 	@$(BIN)/python -m benchmarks.brokers
 	@$(BIN)/python -m benchmarks.federated
+	@$(BIN)/python -m benchmarks.recovery
 	@$(BIN)/python -m benchmarks.secure_totals
 	@$(BIN)/python -m benchmarks.departures
 	@$(BIN)/python -m benchmarks.privacy
