@@ -85,7 +85,8 @@ def times(kills: int) -> None:
             seconds[loss["who"]].append(loss["recovered_after_seconds"])
     every = sorted(each for several in seconds.values() for each in several)
     print(
-        f"\nseconds until a participant that was killed is back, {len(every)} kills, all hashes equal"
+        f"\nseconds until a participant that was killed is back: {len(every)} kills, "
+        "all run hashes equal"
     )
     print(f"{'':12}{'kills':>6}{'median':>9}{'99 %':>9}{'most':>9}")
     for name, several in [*seconds.items(), ("all", every)]:
@@ -102,7 +103,8 @@ def _killed(moments: dict[str, float], scenario: Any) -> dict[str, Any]:
         if pending and report.get("clock", {}).get("time", -1.0) >= pending[0][1]:
             who, _ = pending.pop(0)
             process = testbed.broker if who == "broker" else testbed.participants[who].process
-            assert process and process.pid
+            assert process
+            assert process.pid
             os.kill(process.pid, signal.SIGKILL)
 
     with tempfile.TemporaryDirectory() as folder:
