@@ -205,7 +205,7 @@ class Testbed:
                 self.recovery.look()
             if condition():  # a short run may be over before it was seen to begin
                 return
-            if self._somebody_ended():
+            if self._ended():
                 raise self._failure()
             if time.monotonic() > deadline:
                 late = [p.name for p in self.participants.values() if p.state == "starting"]
@@ -220,7 +220,9 @@ class Testbed:
             yield from self._new_reports()
             if self.recovery:
                 self.recovery.look()
-            if self._somebody_ended():
+            if ended := self._ended():
+                if self.recovery:
+                    self.recovery.ended(ended)
                 self._wait_for_the_others()
         yield from self._new_reports()
         if any(self._failed(p) for p in self.participants.values()):
@@ -250,8 +252,8 @@ class Testbed:
     def _running(self) -> list[Participant]:
         return [p for p in self.participants.values() if p.process.poll() is None]
 
-    def _somebody_ended(self) -> bool:
-        return any(self._ends_run(participant) for participant in self.participants.values())
+    def _ended(self) -> list[str]:
+        return [name for name, each in self.participants.items() if self._ends_run(each)]
 
     def _ends_run(self, participant: Participant) -> bool:
         """Return whether a participant has ended who is not started again."""
@@ -300,7 +302,7 @@ class Testbed:
         """Send the clock a line."""
         self.participants[CLOCK].process.send_line((json.dumps(order) + "\n").encode())
 
-    def _follow_losses(self, recovery: Recovery, name: str, report: Report) -> None:
+    def _follow_losses(self, recovery: Recovery, report: Report) -> None:
         """Tell recovery what it has to know of a report of the clock."""
         recovery.saw_clock()
         if "clock" in report:
@@ -313,9 +315,9 @@ class Testbed:
             recovery.left(left.name)
         if "joined" in report:
             recovery.returned(report["joined"])
-        if (lost := report.get("lost")) in (*self.participants, BROKER) and name == CLOCK:
+        if (lost := report.get("lost")) in (*self.participants, BROKER):
             recovery.suspect(lost)
-        if name == CLOCK and "listening" in report:
+        if "listening" in report:
             recovery.returned(CLOCK)
             if self._pace:
                 self.pace(self._pace)
@@ -428,7 +430,7 @@ class Testbed:
             self.participants[joined].state = "joined"
         self._lost = report.get("lost", self._lost)
         if self.recovery and participant.name == CLOCK:
-            self._follow_losses(self.recovery, participant.name, report)
+            self._follow_losses(self.recovery, report)
         if crash := report.get("crash"):
             self._crash(crash)
         if restart := report.get("restart"):
