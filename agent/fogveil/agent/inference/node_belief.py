@@ -69,6 +69,10 @@ class NodeBelief:
         """The last instant at which the first job of a node is known to be unfinished, if not."""
         self._told: float | None = None
         """When a node that tells no count told the last one."""
+        self._known_for: Sequence[float] | None = None
+        self._known_at = -inf
+        self._known: tuple[Spread, int] = (self._free, 0)
+        """When the jobs that have arrived will be served, by these means at this instant."""
         self._speed_test = SpeedTest()
         self.changed: float | None = None
         """By which factor service takes longer now, if the last count showed a change."""
@@ -110,6 +114,7 @@ class NodeBelief:
         place = next((p for p, job in enumerate(self._jobs) if job.job == number), None)
         if place is None:
             return False
+        self._known_for = None
         del self._jobs[place]
         self._arrived -= place < self._arrived
         if place == 0:
@@ -122,6 +127,7 @@ class NodeBelief:
         """Drop what the last count showed: nothing moves at this instant."""
         self.finished.clear()
         self.changed = None
+        self._known_for = None
 
     def miss(self) -> None:
         """Note that the node tells no count at this instant."""
@@ -166,10 +172,30 @@ class NodeBelief:
 
         For a waiting count this may be in the past: the last job's finish is not visible.
         """
-        free, factor_variance = self._free, self._means.factor_variance
-        last_unfinished = self._instants.now if self.busy else self._last_unfinished
-        for place, other in enumerate(self._jobs):
+        free, arrived = self._free_now(means)
+        factor_variance = self._means.factor_variance
+        for place in range(arrived, len(self._jobs)):
+            other = self._jobs[place]
             if other.arrival > arrival or (other.arrival == arrival and other.job > job):
+                break
+            mean = means[other.category]
+            start, variance = later_of(other.arrival, free)
+            free = start + mean, variance + factor_variance * mean * mean
+        return free
+
+    def _free_now(self, means: Sequence[float]) -> tuple[Spread, int]:
+        """Return when the jobs that have arrived will be served, and how many they are.
+
+        It is asked several times at an instant.
+        """
+        now = self._instants.now
+        if self._known_for is means and self._known_at == now:
+            return self._known
+        free, factor_variance = self._free, self._means.factor_variance
+        last_unfinished = now if self.busy else self._last_unfinished
+        place = 0
+        for place, other in enumerate(self._jobs):
+            if other.arrival > now:
                 break
             mean = means[other.category]
             start, variance = later_of(other.arrival, free)
@@ -181,7 +207,10 @@ class NodeBelief:
                 free = start + service * mean, variance * square
             else:
                 free = start + mean, variance
-        return free
+        else:
+            place = len(self._jobs)
+        self._known_for, self._known_at, self._known = means, now, (free, place)
+        return self._known
 
     def overtaken_by(self, arrival: float, job: int) -> int:
         """Return how many own jobs in transit would arrive after a job placed now."""

@@ -166,39 +166,52 @@ class NodeBounds:
 
     def _sweep_forward(self, jobs: list[BoundedJob], low: list[float], high: list[float]) -> None:
         free_low, free_high = self._free_low, self._free_high
-        for job in jobs:
-            job.start_low = max(job.start_low, free_low)
-            free_high = max(free_high, job.arrival)
-            job.start_high = min(job.start_high, free_high)
-            free_low = job.start_low + low[job.category]
-            job.finish_low = max(job.finish_low, free_low)
-            free_high = job.start_high + high[job.category]
-            job.finish_high = min(job.finish_high, free_high)
+        for job in jobs:  # comparisons cost a fraction of calls of min and max
+            category = job.category
+            if job.start_low < free_low:
+                job.start_low = free_low
+            if free_high < job.arrival:
+                free_high = job.arrival
+            if job.start_high > free_high:
+                job.start_high = free_high
+            free_low = job.start_low + low[category]
+            if job.finish_low < free_low:
+                job.finish_low = free_low
+            free_high = job.start_high + high[category]
+            if job.finish_high > free_high:
+                job.finish_high = free_high
             free_low, free_high = job.finish_low, job.finish_high
 
     def _sweep_backward(
         self, jobs: list[BoundedJob], low: list[float], high: list[float]
     ) -> Bounds:
-        bounds = Bounds(low.copy(), high.copy())
+        lows, highs = low.copy(), high.copy()
         next_low, next_high = -inf, inf
         for job in reversed(jobs):
             category = job.category
-            job.finish_low = max(job.finish_low, next_low)
-            job.finish_high = min(job.finish_high, next_high)
-            next_low = job.finish_low - high[category]
-            job.start_low = max(job.start_low, next_low)
-            next_high = job.finish_high - low[category]
-            job.start_high = min(job.start_high, next_high)
-            if job.start_low > job.start_high or job.finish_low > job.finish_high:
+            if job.finish_low < next_low:
+                job.finish_low = next_low
+            if job.finish_high > next_high:
+                job.finish_high = next_high
+            start_low = job.finish_low - high[category]
+            if job.start_low < start_low:
+                job.start_low = start_low
+            start_high = job.finish_high - low[category]
+            if job.start_high > start_high:
+                job.start_high = start_high
+            start_low, start_high = job.start_low, job.start_high
+            finish_low, finish_high = job.finish_low, job.finish_high
+            if start_low > start_high or finish_low > finish_high:
                 job.check()
-            shortest, longest = job.finish_low - job.start_high, job.finish_high - job.start_low
-            bounds.low[category] = max(bounds.low[category], shortest)
-            bounds.high[category] = min(bounds.high[category], longest)
+            if finish_low - start_high > lows[category]:
+                lows[category] = finish_low - start_high
+            if finish_high - start_low < highs[category]:
+                highs[category] = finish_high - start_low
             # Only a job that had to wait bounds from below when the one before it finished.
-            waited = job.start_low > job.arrival + ROUNDING * (1 + abs(job.arrival))
-            next_low = job.start_low if waited else -inf
-            next_high = job.start_high
-        return bounds
+            waited = start_low > job.arrival + ROUNDING * (1 + abs(job.arrival))
+            next_low = start_low if waited else -inf
+            next_high = start_high
+        return Bounds(lows, highs)
 
     def _drop(self, jobs: int) -> None:
         last = self.jobs[jobs - 1]

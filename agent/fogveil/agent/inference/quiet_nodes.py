@@ -30,6 +30,9 @@ class QuietNodes:
         self._last_unfinished = np.full(len(nodes), -inf)
         self._category = np.zeros(len(nodes), np.int64)
         self._jobs = np.zeros(len(nodes))
+        self._estimates: Estimates | None = None
+        self._free = self._start
+        """The bounds by the last estimates."""
 
     def note(self, nodes: Iterable[int]) -> None:
         """Read nodes off again: something has changed there."""
@@ -37,12 +40,14 @@ class QuietNodes:
 
     def others(self, estimates: Estimates, variance: float, by: float | Floats) -> list[int]:
         """Return the nodes that may be busy at a time, or may be for long."""
-        self._read_off()
-        service = estimates.mean[self._places, self._category] * self._jobs
-        spread = self._variance + variance * service * service
-        free = np.maximum(self._start, self._last_unfinished)
-        free += GREATEST * service + np.sqrt(CERTAIN * GREATEST * spread)
-        others: list[int] = np.flatnonzero(free > by).tolist()
+        if self._noted or self._estimates is not estimates:
+            self._read_off()
+            self._estimates = estimates
+            service = estimates.mean[self._places, self._category] * self._jobs
+            spread = self._variance + variance * service * service
+            latest = np.maximum(self._start, self._last_unfinished)
+            self._free = latest + GREATEST * service + np.sqrt(CERTAIN * GREATEST * spread)
+        others: list[int] = np.flatnonzero(self._free > by).tolist()
         return others
 
     def _read_off(self) -> None:

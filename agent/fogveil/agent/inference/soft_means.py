@@ -43,8 +43,8 @@ MOST_CAUSES = 6
 class Estimates:
     """Service times to decide by."""
 
-    def __init__(self, logs: Floats, deviations: Floats) -> None:
-        self._logs, self._deviations = logs, deviations
+    def __init__(self, logs: Floats, variances: Floats) -> None:
+        self._logs, self._variances = logs, variances
         self._rows: dict[int, list[float]] = {}
 
     @cached_property
@@ -56,7 +56,7 @@ class Estimates:
     @cached_property
     def optimistic(self) -> Floats:
         """One standard deviation below the mean, so that uncertain nodes are tried."""
-        optimistic: Floats = self.mean * np.exp(-self._deviations)
+        optimistic: Floats = self.mean * np.exp(-_deviations(self._variances))
         return optimistic
 
     def row(self, node: int) -> list[float]:
@@ -99,7 +99,7 @@ class SoftMeans:
         self._apart: Floats = np.tile(SPEEDS + MISFITS * one_each, (nodes, 1, 1))
         """The covariance of a node's cells given the causes, [node, category, category]."""
         self._variances: Floats = np.full(self._shape, SCALE + WORKS + SPEEDS + MISFITS)
-        """The diagonal of the whole covariance."""
+        """The diagonal of the whole covariance. It is never changed in place: estimates use it."""
         self._logs: Floats = np.full(self._shape, log(guess))
         self._limits: tuple[Floats, Floats] | None = None
         self._jobs = PRIOR_JOBS
@@ -111,14 +111,13 @@ class SoftMeans:
     def estimates(self) -> Estimates:
         """What is expected now."""
         if self._estimates is None:
-            self._estimates = Estimates(self._logs, self.deviations)
+            self._estimates = Estimates(self._logs, self._variances)
         return self._estimates
 
     @property
     def deviations(self) -> Floats:
         """Standard deviation of the belief per cell, relative to the mean."""
-        deviations: Floats = np.sqrt(np.maximum(self._variances, 0.0))
-        return deviations
+        return _deviations(self._variances)
 
     def row(self, node: int) -> list[float]:
         """Return the expected service times of one node."""
@@ -134,16 +133,19 @@ class SoftMeans:
         variance = self.factor_variance
         informed = max(1 - left_open / variance, 0.0)
         own = self.unsettled(node, category)
-        common = self._shares[node, category] @ self._causes
-        row = self._shares @ common
+        common = self._causes @ self._shares[node, category]
+        row = self._explained_by(common)
         apart = self._apart[node, category].copy()
         row[node] += apart
-        self._set_logs(self._logs + row * _gain(surprise, own, informed, variance))
+        logs = self._logs + row * _gain(surprise, own, informed, variance)
         if informed:
             self._observe(node, category, common, row, apart, variance / informed)
+        else:
+            self._variances = self._variances.copy()
         drift = DRIFT * variance
         self._apart[node, category, category] += drift
         self._variances[node, category] += drift
+        self._set_logs(logs)
         # A surprise comes from the job and from our own error; only the job's part is its factor.
         deviation = left_open + surprise * surprise * variance / (variance + own)
         self._jobs += informed
@@ -155,7 +157,9 @@ class SoftMeans:
     ) -> None:
         """Condition the covariance on an observation of one cell, whose row it is given."""
         whole = float(row[node, category]) + noise
-        self._variances -= row * row * (1 / whole)
+        row *= row
+        row *= -1 / whole
+        self._variances = row + self._variances
         self._causes -= common[:, None] * (common * (1 / whole))
         left = apart * (1 / (float(apart[category]) + noise))
         self._shares[node] -= left[:, None] * self._shares[node, category]
@@ -166,6 +170,7 @@ class SoftMeans:
         logs = self._logs.copy()
         logs[node] += log(longer)
         self._apart[node] += SPEEDS
+        self._variances = self._variances.copy()
         self._variances[node] += SPEEDS
         self._set_logs(logs)
 
@@ -182,7 +187,7 @@ class SoftMeans:
         self._causes = more
         new = np.tile(np.eye(categories), (nodes, 1, 1))
         self._shares = np.concatenate((self._shares, new), axis=2)
-        self._variances += WORKS
+        self._variances = self._variances + WORKS
         self._estimates = None
 
     def _merge_causes(self) -> None:
@@ -231,15 +236,25 @@ class SoftMeans:
             apart.append((node, gain * self._apart[node, category]))
         if not apart:
             return self.estimates
-        logs = self._logs + self._shares @ (self._causes @ common)
+        logs = self._logs + self._explained_by(self._causes @ common)
         for node, change in apart:
             logs[node] += change
-        return Estimates(logs, self.deviations)
+        return Estimates(logs, self._variances)
+
+    def _explained_by(self, common: Floats) -> Floats:
+        """Return what follows for all cells from the causes."""
+        cells: Floats = self._shares.reshape(-1, len(common)) @ common
+        return cells.reshape(self._shape)
 
     def _set_logs(self, logs: Floats) -> None:
         if self._limits is not None:
             logs = np.minimum(np.maximum(logs, self._limits[0]), self._limits[1])
         self._logs, self._estimates = logs, None
+
+
+def _deviations(variances: Floats) -> Floats:
+    deviations: Floats = np.sqrt(np.maximum(variances, 0.0))
+    return deviations
 
 
 def _gain(surprise: float, own: float, informed: float, variance: float) -> float:
