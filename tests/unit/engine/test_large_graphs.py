@@ -1,17 +1,20 @@
-"""Compiled algorithms on graphs, held against networkx."""
+"""Compiled algorithms on graphs, held against networkx; worlds of a thousand nodes."""
 
 from collections.abc import Iterator
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import Run, make_world
 
 from fogveil.testbed.scenario import centrality
 from fogveil.testbed.scenario.centrality import betweenness, rank_by_centrality
 from fogveil.testbed.scenario.models import Application
 from fogveil.testbed.scenario.paths import FastestPaths
 from fogveil.testbed.scenario.topology import Topology
+from fogveil.testbed.scenario.world import World
 
 WIDTHS = {"equal": [100.0], "few": [50.0, 100.0, 200.0], "many": [100.0 / n for n in range(1, 99)]}
 """Few bandwidths give many equally fast paths."""
@@ -103,3 +106,26 @@ def _cost(size: float):
 
 def _widths(graph: nx.Graph, route: list[int]) -> Iterator[float]:
     return (graph.edges[link]["bandwidth"] for link in nx.utils.pairwise(route))
+
+
+@pytest.fixture(scope="module")
+def large_world() -> World:
+    return make_world(
+        "stress",
+        topology__nodes=2500,
+        roles__fog=1000,
+        roles__clusters=50,
+        horizon=300.0,
+    )
+
+
+def test_a_world_of_a_thousand_nodes_has_all_of_them(large_world: World) -> None:
+    assert len(large_world.nodes) == len(large_world.fogs) == 1000
+    assert {len(row) for up in large_world.agent.up for row in up} == {1000}
+
+
+@pytest.mark.parametrize("policy", ["jsq", "ci-setr", "veil"])
+def test_a_world_of_a_thousand_nodes_runs(large_world: World, policy: str) -> None:
+    run = Run(large_world, policy)
+    assert len(run.jobs["job"]) > 30
+    assert not np.isnan(run.jobs["returned"]).any()
