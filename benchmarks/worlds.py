@@ -81,8 +81,12 @@ def _memory() -> float:
 
 def _apart(measure: Callable[..., Any], *arguments: Any) -> Any:
     """Measure in a process of its own, so that its memory is its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    pool = multiprocessing.get_context("spawn").Pool(1)
+    try:
         return pool.apply(measure, arguments)
+    finally:
+        pool.close()
+        pool.join()
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support import Run, make_world
 
 from fogveil.testbed.scenario import centrality
+from fogveil.testbed.scenario.as_graph import random_as_graph
 from fogveil.testbed.scenario.centrality import betweenness, rank_by_centrality
 from fogveil.testbed.scenario.models import Application
 from fogveil.testbed.scenario.paths import FastestPaths
@@ -41,6 +42,13 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology(
         graph, cloud, others[:fogs], others[fogs : fogs + 2], {n: str(n) for n in named}
     )
+
+
+@pytest.mark.parametrize(("nodes", "seed"), [(10, 1), (100, 8), (700, 3)])
+def test_random_graphs_are_those_of_networkx(nodes: int, seed: int) -> None:
+    own, other = random_as_graph(nodes, seed), nx.random_internet_as_graph(nodes, seed=seed)
+    assert list(own.adjacency()) == list(other.adjacency())
+    assert list(own.nodes(data=True)) == list(other.nodes(data=True))
 
 
 @given(connected_graphs())

@@ -12,6 +12,7 @@ import networkx as nx
 import numpy as np
 
 from fogveil.core.errors import InputError
+from fogveil.testbed.scenario.as_graph import random_as_graph
 from fogveil.testbed.scenario.centrality import rank_by_centrality
 from fogveil.testbed.scenario.graph_files import node_labels, read_graph
 from fogveil.testbed.scenario.models import (
@@ -125,7 +126,7 @@ def _topology_by_centrality(scenario: Scenario, notes: list[str]) -> Topology:
         graph = read_graph(table.file, notes)
     else:
         assert table.kind == "internet_as"
-        graph = nx.Graph(nx.random_internet_as_graph(table.nodes, seed=table.seed))
+        graph = nx.Graph(random_as_graph(table.nodes, table.seed))
     if graph.number_of_nodes() < roles.fog + 1:
         raise InputError(
             f"roles.fog: {roles.fog} Fog nodes and a Cloud do not fit "
