@@ -20,7 +20,7 @@ from fogveil.testbed.scenario.world import build_world
 GRAPHS = {10: 100, 100: 400, 1000: 4000, 3000: 10_000, 10_000: 12_000}
 """Nodes of the graph, by the number of Fog nodes."""
 CLUSTERS, HORIZON = 100, 3000.0
-DECISIONS = 4000
+DECISIONS = 1500
 """The most that are measured."""
 POLICIES = ("jsq", "ci-setr", "veil")
 COMPARED = 1000
