@@ -95,6 +95,7 @@ bench-docker: .venv/.development mosquitto
 
 bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine
+	@$(BIN)/python -m benchmarks.worlds
 	@$(BIN)/python -m benchmarks.training
 	@$(BIN)/python -m benchmarks.brokers
 	@$(BIN)/python -m benchmarks.federated
