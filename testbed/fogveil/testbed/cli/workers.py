@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fogveil.testbed.cli.options import err, print_line
+from fogveil.testbed.cli.options import err, print_line, say
 from fogveil.testbed.workers.choice import check_extra
 from fogveil.testbed.workers.code import installed_code
 from fogveil.testbed.workers.folder import DEFAULT_FOLDER, DRIVER, WORKER
@@ -66,11 +66,11 @@ def start(
     """Start workers on this host, for all commands that use the scheduler.
 
     DIR is that of `fogveil workers scheduler`, or a copy of its folder worker. Only commands with
-    the same code get work done here. Runs until it is stopped, or the scheduler is.
+    the same code get work done here. Runs until it is stopped: a lost scheduler is joined again.
     """
     check_extra()
     from fogveil.testbed.workers.hosts import run_workers
 
     number = count or cores()
     print_line(f"starting {number} workers with code {installed_code()}", err)
-    run_workers(folder, number, address)
+    run_workers(folder, number, address, say)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import ssl
-from contextlib import closing
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from socket import create_connection, gaierror
@@ -12,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from cryptography import x509
 
+from fogveil.broker import parent_death
 from fogveil.core.errors import InfrastructureError, InputError
 from fogveil.protocol.credentials import Credentials
 from fogveil.testbed.workers.files import PREFIX
@@ -24,8 +29,9 @@ from fogveil.testbed.workers.folder import (
     write_address,
 )
 from fogveil.testbed.workers.preload import PRELOAD
+from fogveil.testbed.workers.work import Say
 
-ANSWER_SECONDS = 10
+ANSWER_SECONDS, RETRY_SECONDS = 10, 2
 LARGEST_PORT = 65535
 LOOPBACK = "127.0.0.1"
 """Where Dask's pages are shown: they ask nobody who they are."""
@@ -64,22 +70,52 @@ def run_scheduler(folder: Path, address: str, dashboard_port: int) -> None:
     host, port = parse_address(address, "--listen")
     words = ["--protocol", "tls", "--host", host, "--port", str(port)]
     words += ["--dashboard-address", f"{LOOPBACK}:{dashboard_port}"]
-    main([*words, *_identity(credentials_of(folder, SCHEDULER))], standalone_mode=False)
+    words += _identity(credentials_of(folder, SCHEDULER))
+    with _one_sentence(f"the scheduler cannot listen at {address}, or show its pages"):
+        main(words, standalone_mode=False)
 
 
-def run_workers(folder: Path, count: int, address: str | None) -> None:
-    """Run worker processes of one thread each until they are stopped, or the scheduler ends."""
-    from distributed.cli.dask_worker import main
+def run_workers(folder: Path, count: int, address: str | None, say: Say) -> None:
+    """Run worker processes of one thread each until they are stopped.
 
+    They join again whenever the scheduler, or the way to it, was lost and is back.
+    """
     credentials = credentials_of(folder, WORKER)
     address = address or read_address(folder, WORKER)
     check_scheduler(address, credentials)
-    with TemporaryDirectory(prefix=PREFIX) as name:
-        os.environ["TMPDIR"] = name  # of the processes: whatever they leave goes with it
-        words = [f"tls://{address}", "--nworkers", str(count), "--nthreads", "1"]
-        words += ["--memory-limit", "0", "--local-directory", name, "--preload", PRELOAD]
-        words += ["--dashboard-address", f"{LOOPBACK}:0", "--death-timeout", "60"]
-        main([*words, *_identity(credentials)], standalone_mode=False)
+    while True:
+        with TemporaryDirectory(prefix=PREFIX) as name:
+            words = [f"tls://{address}", "--nworkers", str(count), "--nthreads", "1"]
+            words += ["--memory-limit", "0", "--local-directory", name, "--preload", PRELOAD]
+            words += ["--dashboard-address", f"{LOOPBACK}:0", "--death-timeout", "60"]
+            _run_until_lost([*words, *_identity(credentials)], name)
+        say(f"the scheduler at {address} is lost; joining it again once it answers")
+        while not _answers(address, credentials):
+            time.sleep(RETRY_SECONDS)
+
+
+def _run_until_lost(words: list[str], temporary: str) -> None:
+    """Run Dask's worker program until it ends by itself."""
+    until_death = (sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), "")
+    program = (sys.executable, "-m", "distributed.cli.dask_worker")
+    # Whatever a computation leaves in the folder of temporary files goes with it.
+    with subprocess.Popen(  # noqa: S603 (Dask's own program)
+        [*until_death, *program, *words], env={**os.environ, "TMPDIR": temporary}
+    ) as process:
+        try:
+            process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+
+
+def _answers(address: str, credentials: Credentials) -> bool:
+    try:
+        check_scheduler(address, credentials)
+    except InfrastructureError:
+        return False
+    return True
 
 
 def check_scheduler(address: str, credentials: Credentials) -> None:
@@ -103,6 +139,18 @@ def check_scheduler(address: str, credentials: Credentials) -> None:
             f"no scheduler answers at {address}: {error.strerror or error}; start it with `fogveil "
             "workers scheduler`"
         ) from error
+
+
+@contextmanager
+def _one_sentence(failure: str) -> Iterator[None]:
+    """Say what failed, with the cause that Dask gives, in place of its traceback."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        cause: BaseException = error
+        while cause.__cause__:
+            cause = cause.__cause__
+        raise InfrastructureError(f"{failure}: {str(cause) or type(cause).__name__}") from error
 
 
 def _identity(credentials: Credentials) -> list[str]:
