@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster import SEEDS, Cluster, SlowSweep, cluster, digest_of, fogveil, kill, started
+from cluster import (
+    SEEDS,
+    Cluster,
+    SlowSweep,
+    cluster,
+    digest_of,
+    fogveil,
+    kill,
+    started,
+    wait_until,
+)
 
 TRAINING = """
 scenario = "tiny"
@@ -21,7 +31,10 @@ def test_a_cluster_gives_what_the_local_pool_gives(tmp_path):
     with cluster(tmp_path, 2) as there:
         done = sweep.run(there.workers, "cluster")
         assert digest_of(done) == sweep.digest(2, "local")
-        assert f"2 workers at {there.address}; Dask's dashboard is http://127" in done.stderr
+        assert (
+            f"2 workers of the scheduler at {there.address}; Dask's dashboard is http://127"
+            in done.stderr
+        )
         assert len(sweep.ran()) > 2, "processes of the pool, and of the cluster"
         agents, digests = [], []
         for name, workers in (("one", "1"), ("there", there.workers)):
@@ -66,6 +79,26 @@ def test_a_killed_driver_continues_with_another_number_of_workers(tmp_path):
     assert len(kept) >= 4
     assert kept.items() <= files(sweep).items()
     assert digest == sweep.digest(1, "local")
+
+
+def test_a_lost_scheduler_ends_the_command_and_is_joined_again(tmp_path):
+    sweep = SlowSweep(tmp_path / "sweep")
+    there, log = Cluster(tmp_path), tmp_path / "driver.log"
+    with (
+        there.scheduler() as scheduler,
+        there.host("host"),
+        started(*sweep.words(there.workers, "out"), cwd=sweep.folder, log=log) as driver,
+    ):
+        sweep.wait_for(2, "out")
+        kill(scheduler)
+        assert driver.wait() == 3
+        last = log.read_text().splitlines()[-1]
+        assert last.startswith("fogveil: the scheduler of the workers is gone; the same command")
+        assert "Traceback" not in log.read_text()
+        joined = (tmp_path / "host.log").read_text
+        with there.scheduler():
+            wait_until(lambda: joined().count("Registered to") > 1, "the workers to join again")
+            assert sweep.digest(there.workers, "out") == sweep.digest(1, "local")
 
 
 def files(sweep: SlowSweep) -> dict[Path, int]:

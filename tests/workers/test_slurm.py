@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
+import psutil
 import pytest
-from cluster import SlowSweep
+from cluster import SlowSweep, started, wait_until
 
 from fogveil.core.errors import InputError
 from fogveil.testbed.workers.choice import parse_workers
@@ -75,3 +79,41 @@ def test_without_slurm_a_command_says_so(tmp_path):
     done = SlowSweep(tmp_path / "sweep", seconds=0).run(f"slurm:{path}", "out")
     assert done.returncode == 3
     assert "there is no command sbatch here" in done.stderr
+
+
+SBATCH = """#!/bin/sh
+cp "$1" "$0.$$"
+setsid sh "$0.$$" >"$0.log" 2>&1 &
+echo $! >>"$0.jobs"
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/bin/sh
+for job in "$@"; do kill -- "-$job"; done
+"""
+
+
+def test_a_sweep_by_jobs_gives_what_the_local_pool_gives(tmp_path):
+    """The jobs run beside the test: what Slurm itself does is to find them a host."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (commands / name).write_text(text)
+        (commands / name).chmod(0o755)
+    path = tmp_path / "slurm.toml"
+    text = FILE.format(folder=str(tmp_path / "shared")).replace("jobs = 3", "jobs = 1")
+    path.write_text(text)
+    sweep = SlowSweep(tmp_path / "sweep")
+    search = f"{commands}{os.pathsep}{os.environ['PATH']}"
+    words, log = sweep.words(f"slurm:{path}", "out"), tmp_path / "driver.log"
+
+    def jobs() -> list[int]:
+        return [int(job) for job in (commands / "sbatch.jobs").read_text().split()]
+
+    with started(*words, cwd=sweep.folder, log=log, PATH=search) as driver:
+        sweep.wait_for(2, "out")
+        os.killpg(jobs()[0], signal.SIGKILL)  # as one whose time is over
+        assert driver.wait() == 0, log.read_text()
+    assert len(jobs()) == 2
+    assert sweep.digest(1, "out") == sweep.digest(1, "local")
+    wait_until(lambda: not any(map(psutil.pid_exists, jobs())), "the jobs to end")
+    assert not list((tmp_path / "shared").rglob("key.pem"))

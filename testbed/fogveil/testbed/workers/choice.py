@@ -81,7 +81,10 @@ class DaskWorkers:
                 f"the scheduler at {self.address} does not answer, or not to the credentials in "
                 f"{self.folder}"
             ) from error
-        with client, dask_crew(client, self.address, say, JOIN_SECONDS) as crew:
+        with (
+            client,
+            dask_crew(client, f"the scheduler at {self.address}", say, JOIN_SECONDS) as crew,
+        ):
             yield crew
 
 

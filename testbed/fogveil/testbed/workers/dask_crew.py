@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed import Future as RemoteFuture
 
+OnLook = Callable[[set[str]], None]
+"""Told the names of all workers that are there."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at the workers."""
 
 
 def silence() -> None:
     """Keep Dask's own log off the terminal: what a person has to know is said in a sentence."""
-    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    import distributed  # noqa: F401 (which sets levels of its own)
+
+    for name in ("distributed", "distributed.client", "tornado"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 class DaskExecutor(Executor):
@@ -102,8 +107,8 @@ def _copy_result(remote: RemoteFuture, future: Future[Any]) -> None:
 class Watch:
     """Who works for a scheduler: those of this code count, and others are named once."""
 
-    def __init__(self, client: Client, say: Say) -> None:
-        self._client, self._say = client, say
+    def __init__(self, client: Client, say: Say, on_look: OnLook) -> None:
+        self._client, self._say, self._on_look = client, say, on_look
         self._own = resource_of(installed_code())
         self._refused: set[str] = set()
         self._count, self._looked = 0, 0.0
@@ -130,6 +135,7 @@ class Watch:
             if self._own not in worker["resources"] and address not in self._refused:
                 self._refused.add(address)
                 self._say(_refusal(address, worker["resources"]))
+        self._on_look({str(worker["name"]) for worker in workers.values()})
         return sum(w["nthreads"] for w in workers.values() if self._own in w["resources"])
 
 
@@ -143,24 +149,30 @@ def _refusal(address: str, resources: dict[str, float]) -> str:
 
 
 @contextmanager
-def dask_crew(client: Client, name: str, say: Say, patience: float | None) -> Iterator[Crew]:
+def dask_crew(
+    client: Client,
+    name: str,
+    say: Say,
+    patience: float | None,
+    on_look: OnLook = lambda _names: None,
+) -> Iterator[Crew]:
     """Wait for a worker of this code, and lend all there are; `patience` is in seconds."""
-    watch = Watch(client, say)
+    watch = Watch(client, say, on_look)
     begin, waits = time.monotonic(), False
     while not watch.count():
         waited = time.monotonic() - begin
         if patience is not None and waited > patience:
             others = f"; {watch.refused} of other code are refused" if watch.refused else ""
             raise InfrastructureError(
-                f"no worker has joined the scheduler at {name} within {patience:g} s{others}: "
+                f"no worker of {name} has joined within {patience:g} s{others}: "
                 "start some with `fogveil workers start`"
             )
         if not waits and waited > LOOK_EVERY:
             waits = True
-            say(f"waiting for workers to join the scheduler at {name}")
+            say(f"waiting for workers of {name}")
         time.sleep(LOOK_EVERY / 2)
     count = watch.count()
-    title = f"{count} worker{'s' if count > 1 else ''} at {name}"
+    title = f"{count} worker{'s' if count > 1 else ''} of {name}"
     port = client.scheduler_info()["services"].get("dashboard")
     say(f"{title}; Dask's dashboard is http://127.0.0.1:{port}/status on the scheduler's host")
     pool = DaskExecutor(client)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import inspect
 import shutil
+import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 LOOPBACK_DASHBOARD = "127.0.0.1:8787"
 """Dask's dashboard asks nobody who they are."""
+LOST_AFTER = 5.0
+"""Seconds without any worker: one that crashes is there again sooner."""
 
 
 class SlurmFile(BaseModel):
@@ -130,5 +133,29 @@ class SlurmWorkers:
         silence()
         with self.cluster() as cluster, Client(cluster, set_as_default=False) as client:
             cluster.scale(jobs=self.jobs)
-            with dask_crew(client, "this scheduler of Slurm jobs", say, None) as crew:
+            lost = LostJobs(cluster, self.jobs)
+            with dask_crew(client, "the Slurm jobs", say, None, lost.replace) as crew:
                 yield crew
+
+
+class LostJobs:
+    """Submits another job for each that has ended, as at the end of its time."""
+
+    def __init__(
+        self, cluster: SLURMCluster, jobs: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._cluster, self._jobs, self._now = cluster, jobs, now
+        self._there: dict[Any, float] = {}
+        """When a worker of each job was last there."""
+
+    def replace(self, workers: set[str]) -> None:
+        """Look at the names of the workers that are there."""
+        for job, spec in self._cluster.worker_spec.items():
+            if any(f"{job}{suffix}" in workers for suffix in spec.get("group", [""])):
+                self._there[job] = self._now()
+        latest = self._now() - LOST_AFTER
+        lost = [job for job, last in self._there.items() if last < latest]
+        if lost:
+            self._there = {job: last for job, last in self._there.items() if job not in lost}
+            self._cluster.sync(self._cluster.scale_down, lost)
+            self._cluster.scale(jobs=self._jobs)
