@@ -44,9 +44,10 @@ def test_an_interrupted_sweep_keeps_what_its_workers_finish(tmp_path):
     assert process.returncode == 130
     begun = sum(sweep.ran().values())
     assert begun < SEEDS
-    assert sweep.finished("out") == begun
+    # But for one, of which the driver does not know yet that a worker has begun it.
+    assert begun - 1 <= sweep.finished("out") <= begun
     sweep.digest(1, "out")
-    assert sum(sweep.ran().values()) == SEEDS
+    assert SEEDS <= sum(sweep.ran().values()) <= SEEDS + 1
 
 
 @pytest.mark.parametrize(

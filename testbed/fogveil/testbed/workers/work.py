@@ -92,9 +92,8 @@ def work_through(pieces: Iterable[Piece], crew: Crew) -> Iterator[Piece]:
     try:
         while True:
             room = max(1, AHEAD * crew.count()) - len(running)
-            running |= {
-                crew.submit(piece.order()): piece for piece in islice(waiting, max(0, room))
-            }
+            for piece in islice(waiting, max(0, room)):
+                running[crew.submit(piece.order())] = piece
             if not running:
                 return
             for future in wait(running, LOOK_EVERY, FIRST_COMPLETED).done:
