@@ -34,6 +34,7 @@ from fogveil.testbed.cli.run import run, up
 from fogveil.testbed.cli.show import list_policies, list_scenarios, show
 from fogveil.testbed.cli.sweep import plot, sweep
 from fogveil.testbed.cli.train import train
+from fogveil.testbed.cli.workers import app as workers_app
 
 TOUR = """
 Place IoT workloads on the nodes of competing fog providers that keep their speed and load private.
@@ -59,6 +60,7 @@ jobs, each node's count, or everything.
   fogveil compare paper --policies jsq,ci-setr,setr --seeds 5
   fogveil compare day --policies jsq,ci-setr --around-events  delays around the events of a scenario
   fogveil sweep examples/sweep.toml           any keys of a scenario varied, in one table
+  fogveil sweep examples/sweep.toml --workers dask://10.0.0.7:8786  the same on many hosts
   fogveil plot runs/sweep/sweep --x rate --y p95              any column of it drawn
   fogveil league --policy my_policy.py:Mine   a policy's score on a fixed set of scenarios
   fogveil train tiny --agent parl --out runs/parl             train the paper's agent
@@ -109,6 +111,7 @@ scenario_app.command(name="list")(list_scenarios)
 scenario_app.command()(show)
 app.add_typer(scenario_app, name="scenario")
 app.add_typer(docker_app, name="docker")
+app.add_typer(workers_app, name="workers")
 
 
 @app.callback(invoke_without_command=True)
