@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from math import isfinite
 from pathlib import Path
@@ -226,12 +225,12 @@ class Clock(ClockServiceServicer):
             self._fail(InfrastructureError(f"the run ended at {self._where}: {error}"))
             return
         self._follow_up()
-        if not self._over.is_set() and time.monotonic() - self._reported > REPORT_EVERY:
+        if not self._over.is_set() and asyncio.get_running_loop().time() - self._reported > REPORT_EVERY:
             self.report_status()
 
     def _asks_now(self, name: str, sender: str) -> bool:
         """Return whether somebody asks for what another one sent, and not all the time."""
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         if now < self._asked.get((name, sender), 0.0) + ASK_PERIOD:
             return False
         self._asked[name, sender] = now
@@ -359,7 +358,7 @@ class Clock(ClockServiceServicer):
 
     def report_status(self) -> None:
         """Report how far the run is."""
-        self._reported = time.monotonic()
+        self._reported = asyncio.get_running_loop().time()
         windows = self._windows
         report(
             clock={

@@ -66,8 +66,10 @@ class Testbed:
         *,
         hold: bool = False,
         interposer: Interposer | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         check(plan, world)
+        self._now = now
         self._world, self._plan, self._hold = world, plan, hold
         self._interposer = interposer
         self._folder = RunFolder(folder)
@@ -91,7 +93,7 @@ class Testbed:
         self._finished = False
         """The clock has ended the run well."""
         self._pace: PaceOrder | None = None
-        self.recovery = Recovery(self) if plan.recovers else None
+        self.recovery = Recovery(self, now) if plan.recovers else None
         """What starts the lost again, where the run goes on after a loss."""
 
     @property
@@ -195,7 +197,7 @@ class Testbed:
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
         """Handle events until a condition holds; fail if somebody ends before, or it takes long."""
-        deadline = time.monotonic() + self._plan.patience
+        deadline = self._now() + self._plan.patience
         while not condition():
             self._handle_events(0.1)
             if self.recovery:
@@ -204,7 +206,7 @@ class Testbed:
                 return
             if self._somebody_ended():
                 raise self._failure()
-            if time.monotonic() > deadline:
+            if self._now() > deadline:
                 late = [p.name for p in self.participants.values() if p.state == "starting"]
                 raise InfrastructureError(f"did not start in time: {', '.join(late)}")
 
@@ -297,25 +299,13 @@ class Testbed:
         """Send the clock a line."""
         self.participants[CLOCK].process.send_line((json.dumps(order) + "\n").encode())
 
-    def _follow_losses(self, recovery: Recovery, name: str, report: Report) -> None:
-        """Tell recovery what it has to know of a report of the clock."""
-        recovery.saw_clock()
-        if "clock" in report:
-            recovery.now = report["clock"]["time"]
+    def _follow_clock(self, recovery: Recovery, report: Report) -> None:
+        """Follow what the clock reports, where the run goes on after a loss."""
+        recovery.follow(report)
         if "finished" in report:
             self._finished = report["finished"]
-            recovery.over = True
-        left = self.participants.get(report.get("left", ""))
-        if left and left.state == "joined":  # else it is being started again already
-            recovery.left(left.name)
-        if "joined" in report:
-            recovery.returned(report["joined"])
-        if (lost := report.get("lost")) in (*self.participants, BROKER) and name == CLOCK:
-            recovery.suspect(lost)
-        if name == CLOCK and "listening" in report:
-            recovery.returned(CLOCK)
-            if self._pace:
-                self.pace(self._pace)
+        if "listening" in report and self._pace:
+            self.pace(self._pace)
 
     # --- crashes of the scenario -----------------------------------------------------------------
 
@@ -351,8 +341,8 @@ class Testbed:
 
     def _wait_for_the_others(self) -> None:
         """One participant has ended: so do the others, by themselves or by force."""
-        deadline = time.monotonic() + GRACE
-        while time.monotonic() < deadline:
+        deadline = self._now() + GRACE
+        while self._now() < deadline:
             running = self._running()
             if not running:
                 return
@@ -366,9 +356,9 @@ class Testbed:
 
     def _failure(self) -> FogveilError:
         """Wait for the clock, which names whom it has lost, and return the error to show."""
-        deadline = time.monotonic() + GRACE
+        deadline = self._now() + GRACE
         clock = self.participants[CLOCK]
-        while clock.process.poll() is None and time.monotonic() < deadline:
+        while clock.process.poll() is None and self._now() < deadline:
             self._handle_events(0.1)
             if not any(p.state == "joined" for p in self.participants.values()):
                 break  # nobody whose loss the clock would notice
@@ -425,7 +415,7 @@ class Testbed:
             self.participants[joined].state = "joined"
         self._lost = report.get("lost", self._lost)
         if self.recovery and participant.name == CLOCK:
-            self._follow_losses(self.recovery, participant.name, report)
+            self._follow_clock(self.recovery, report)
         if crash := report.get("crash"):
             self._crash(crash)
         if restart := report.get("restart"):
@@ -471,10 +461,10 @@ class Testbed:
         running = self._running()
         for participant in running:
             participant.process.terminate()
-        deadline = time.monotonic() + TERM_GRACE
+        deadline = self._now() + TERM_GRACE
         for participant in running:
             try:
-                participant.process.wait(max(0.0, deadline - time.monotonic()))
+                participant.process.wait(max(0.0, deadline - self._now()))
             except subprocess.TimeoutExpired:
                 participant.process.kill()
                 participant.process.wait()
