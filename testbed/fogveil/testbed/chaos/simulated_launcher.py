@@ -24,7 +24,7 @@ from fogveil.protocol.roster import Roster
 from fogveil.protocol.settings import Settings, read_settings
 from fogveil.provider_node.settings import ProviderSettings
 from fogveil.sources.settings import SourcesSettings
-from fogveil.testbed.chaos.faults import CUT, KILL, STALL, TORN, Fault, FaultPlan
+from fogveil.testbed.chaos.faults import KILL, ON_MESSAGES, REORDER, STALL, TORN, Fault, FaultPlan
 from fogveil.testbed.chaos.network import Network
 from fogveil.testbed.chaos.relay import SimulatedBroker
 from fogveil.testbed.chaos.simulated_process import SimulatedProcess, track_tasks
@@ -175,8 +175,11 @@ class SimulatedLauncher:
             self.loop.call_later(fault.delay, self._carry_out, fault, context=nobody)
 
     def _carry_out(self, fault: Fault) -> None:
-        machine = self.network.machines[fault.who]
-        if not machine.alive:
+        if fault.kind in ON_MESSAGES:
+            self._meddle(fault)
+            return
+        machine = self.network.machines.get(fault.who)
+        if machine is None or not machine.alive:
             return
         if fault.kind == KILL:
             machine.kill()
@@ -185,15 +188,15 @@ class SimulatedLauncher:
             self.loop.call_soon(tear_log, machine.folder / clock.INPUT_LOG)
         elif fault.kind == STALL:
             self.network.freeze(machine, fault.seconds)
-        elif fault.kind == CUT:
+        else:
             for connection in self.network.connections_of(machine, fault.stream):
                 connection.lose(in_flight=self.network.chance.random() < 0.5)  # noqa: PLR2004
-        else:
-            pending = self.network.meddling.setdefault(fault.who, deque())
-            seconds = fault.seconds
-            for _ in range(fault.number):
-                share = self.network.chance.random() if fault.kind == "reorder" else 1.0
-                pending.append((fault.kind, seconds * share))
+
+    def _meddle(self, fault: Fault) -> None:
+        pending = self.network.meddling.setdefault(fault.who, deque())
+        for _ in range(fault.number):
+            share = self.network.chance.random() if fault.kind == REORDER else 1.0
+            pending.append((fault.kind, fault.seconds * share))
 
 
 def tear_log(path: Path) -> None:

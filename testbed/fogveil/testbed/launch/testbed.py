@@ -188,9 +188,9 @@ class Testbed:
         return self.launcher.dial_address(name, port)
 
     def _wait_for_port(self, name: str) -> int | None:
-        participant = self.participants[name]
-        self._wait_until(lambda: participant.has_reported_port)
-        return participant.port
+        # It may be lost meanwhile, and another one be started in its place.
+        self._wait_until(lambda: self.participants[name].has_reported_port)
+        return self.participants[name].port
 
     def _all_joined(self) -> bool:
         return all(p.state == "joined" for p in self.participants.values() if p.name != CLOCK)
