@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 from fogveil.provider_node.journal import journal_path, read_journal_lines
 from fogveil.testbed.launch.participant_config import Split
 from fogveil.testbed.records.reference import emitted_workloads
 from fogveil.testbed.scenario.world import World
 
+PARTS = ("*.part", "*.tmp")
+"""Files that are there only while another one is being replaced."""
 SHOWN = 5
 """Names or numbers that a sentence names at most."""
 
@@ -36,6 +39,12 @@ def served_once(world: World, split: Split) -> list[str]:
     if at_cloud != passed_on:
         faults.append(f"not served once by the Cloud: {_some((at_cloud - passed_on) or passed_on)}")
     return faults
+
+
+def temporary_files(folder: Path) -> list[str]:
+    """Return the files of a run that should have been there for moments only."""
+    found = [path for pattern in PARTS for path in folder.rglob(pattern)]
+    return sorted(str(path.relative_to(folder)) for path in found)
 
 
 def _some(items: Iterable[int]) -> str:

@@ -7,41 +7,20 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from fogveil.core.errors import FogveilError
-from fogveil.testbed.chaos.check import served_once
+from fogveil.testbed.chaos.check import served_once, temporary_files
 from fogveil.testbed.chaos.faults import FaultPlan
+from fogveil.testbed.chaos.outcome import Outcome
 from fogveil.testbed.chaos.simulated_launcher import SimulatedLauncher
 from fogveil.testbed.launch.join_records import join_with_decisions
 from fogveil.testbed.launch.participant_config import Plan, roster
 from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.scenario import Scenario
 from fogveil.testbed.scenario.world import build_world
-
-PARTS = ("*.part", "*.tmp")
-"""Files that are there only while another one is being replaced."""
-
-
-@dataclass
-class Outcome:
-    """What came of one run."""
-
-    faults: list[str] = field(default_factory=list)
-    """What is wrong with it; nothing where it went as if undisturbed."""
-    losses: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    """Virtual ones, or those of the wall clock of a real run."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether it went as if undisturbed."""
-        return not self.faults
-
 
 class Simulator:
     """Runs one scenario again and again; a context that removes its files."""
@@ -103,9 +82,7 @@ class Simulator:
         """Yield what the run has left: connections, processes, and files meant to be replaced."""
         for connection in launcher.network.connections:
             yield f"a connection to {connection.ends[1].name}"
-        for pattern in PARTS:
-            for path in self._folder.rglob(pattern):
-                yield str(path.relative_to(self._folder))
+        yield from temporary_files(self._folder)
 
 
 @contextmanager
