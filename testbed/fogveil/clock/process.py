@@ -54,6 +54,14 @@ async def serve(settings: ClockSettings) -> None:
     )
     log = EpisodeLog(settings.folder / INPUT_LOG) if settings.recovers else None
     clock = Clock(settings, windows, log)
+    try:
+        await _grant_time(settings, clock, windows)
+    finally:
+        if log:
+            log.close()
+
+
+async def _grant_time(settings: ClockSettings, clock: Clock, windows: Windows) -> None:
     server, port = await start_server(
         settings,
         settings.clock,
@@ -92,6 +100,10 @@ class EpisodeLog:
     def append(self, entry: bytes) -> None:
         """Keep an entry."""
         self._log.append(entry)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._log.close()
 
 
 class Clock(ClockServiceServicer):
@@ -225,7 +237,10 @@ class Clock(ClockServiceServicer):
             self._fail(InfrastructureError(f"the run ended at {self._where}: {error}"))
             return
         self._follow_up()
-        if not self._over.is_set() and asyncio.get_running_loop().time() - self._reported > REPORT_EVERY:
+        if (
+            not self._over.is_set()
+            and asyncio.get_running_loop().time() - self._reported > REPORT_EVERY
+        ):
             self.report_status()
 
     def _asks_now(self, name: str, sender: str) -> bool:

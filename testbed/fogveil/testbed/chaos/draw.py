@@ -34,7 +34,9 @@ STALLS = (0.2, 1.0, 4.0, 9.0, 15.0)
 """Seconds: shorter and longer than it takes to notice."""
 
 
-def draw_plan(seed: int, roster: Roster, kinds: tuple[str, ...], most: int = MOST_FAULTS) -> FaultPlan:
+def draw_plan(
+    seed: int, roster: Roster, kinds: tuple[str, ...], most: int = MOST_FAULTS
+) -> FaultPlan:
     """Return the plan of a seed."""
     chance = random.Random(f"chaos {seed}")  # noqa: S311 (no secret)
     faults: list[Fault] = []
@@ -68,7 +70,9 @@ def _draw(
     if kind == CUT:
         stream = chance.choice(("clock", "boundary", "mqtt"))
         if stream == "boundary":
-            return Fault(at, kind, chance.choice((*roster.fogs, roster.cloud)), delay, stream=stream)
+            return Fault(
+                at, kind, chance.choice((*roster.fogs, roster.cloud)), delay, stream=stream
+            )
         return Fault(at, kind, chance.choice(participants), delay, stream=stream)
     number = chance.choice((1, 1, 2, 5))
     seconds = 0.0

@@ -165,7 +165,10 @@ class ContainerHands:
     def left_over(self, folder: Path) -> list[str]:
         """Return containers and networks of the run, and processes that know its folder."""
         labelled = {"label": f"{RUN_LABEL}={self._testbed.run}"}
-        left = [f"container {each['Id'][:12]}" for each in self._api.containers(all=True, filters=labelled)]
+        left = [
+            f"container {each['Id'][:12]}"
+            for each in self._api.containers(all=True, filters=labelled)
+        ]
         left += [f"network {each['Id'][:12]}" for each in self._api.networks(filters=labelled)]
         assert self._client is not None
         self._client.close()

@@ -10,13 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
+from fogveil.clock.pace import PaceOrder
 from fogveil.core.errors import FogveilError
+from fogveil.protocol.identity import CLOCK
 from fogveil.testbed.chaos.check import served_once, temporary_files
 from fogveil.testbed.chaos.faults import DISCONNECT, KILL, STALL, Fault, FaultPlan
 from fogveil.testbed.chaos.hands import ContainerHands, Hands, ProcessHands
 from fogveil.testbed.chaos.outcome import Outcome
 from fogveil.testbed.launch.federated_run import FederatedRun
 from fogveil.testbed.launch.participant_config import Plan, roster
+from fogveil.testbed.launch.reports import Report
 from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.scenario import Scenario
 from fogveil.testbed.scenario.world import build_world
@@ -51,11 +54,13 @@ class RealRunner:
         try:
             run = FederatedRun(self._scenario, self._plan, folder, None, self._progress)
             testbed = run.testbed
-            hands: Hands = ContainerHands(testbed) if self._plan.contained else ProcessHands(testbed)
+            hands: Hands = (
+                ContainerHands(testbed) if self._plan.contained else ProcessHands(testbed)
+            )
             harm = Harm(testbed, hands, faults, self._scenario.horizon)
             try:
                 with harm, run:
-                    (result,) = run.finish()
+                    (result,) = run.finish(self._keep_pace)
                 outcome.faults += served_once(self._world, testbed.split)
                 if result["run_hash"] != self._expected:
                     outcome.faults.append(
@@ -70,6 +75,11 @@ class RealRunner:
             shutil.rmtree(folder, ignore_errors=True)
         outcome.seconds = time.monotonic() - begin
         return outcome
+
+    def _keep_pace(self, testbed: Testbed, _name: str, report: Report) -> None:
+        """Let time pass as slowly after a recovery as before it, and not catch up."""
+        if "joined" in report and CLOCK in testbed.participants:
+            testbed.pace(PaceOrder(self._plan.speed, held=False))
 
 
 def _left_over(hands: Hands, folder: Path) -> list[str]:

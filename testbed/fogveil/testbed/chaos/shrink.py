@@ -9,7 +9,9 @@ from fogveil.testbed.chaos.faults import Fault, FaultPlan
 MOST_TRIES = 24
 
 
-def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool], tries: int = MOST_TRIES) -> FaultPlan:
+def shrink(
+    plan: FaultPlan, fails: Callable[[FaultPlan], bool], tries: int = MOST_TRIES
+) -> FaultPlan:
     """Return a part of a plan that fails, from which no fault can be left out.
 
     Single faults are tried first: mostly one is guilty. After so many tries the smallest part that

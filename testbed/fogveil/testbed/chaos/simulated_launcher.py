@@ -65,7 +65,9 @@ class SimulatedLauncher:
         self.loop.set_exception_handler(self._note_error)
         self.network = network = Network(plan.seed, self.loop)
         network.on_step = self._step
-        self._due = deque(sorted((round(fault.at * steps), n) for n, fault in enumerate(plan.faults)))
+        self._due = deque(
+            sorted((round(fault.at * steps), n) for n, fault in enumerate(plan.faults))
+        )
         self._plan = plan
         self._lines: deque[tuple[SimulatedProcess, Stream, str]] = deque()
         self._news = asyncio.Event()

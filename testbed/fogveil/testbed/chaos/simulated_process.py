@@ -36,9 +36,7 @@ class SimulatedProcess:
 
     pid = 0
 
-    def __init__(
-        self, network: Network, identity: Identity, folder: Path, write: Write
-    ) -> None:
+    def __init__(self, network: Network, identity: Identity, folder: Path, write: Write) -> None:
         self.identity, self.name = identity, identity.name
         self._network, self.folder, self._write = network, folder, write
         self.alive = True
@@ -196,9 +194,7 @@ def _sizes(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_size for path in folder.iterdir() if path.is_file()}
 
 
-def track_tasks(
-    loop: asyncio.AbstractEventLoop, work: Any, **options: Any
-) -> asyncio.Task[Any]:
+def track_tasks(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
     """Make a task that is known to the process whose code has started it (a task factory)."""
     context = options.get("context")
     task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)

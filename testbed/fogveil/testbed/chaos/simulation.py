@@ -22,6 +22,7 @@ from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.scenario import Scenario
 from fogveil.testbed.scenario.world import build_world
 
+
 class Simulator:
     """Runs one scenario again and again; a context that removes its files."""
 
