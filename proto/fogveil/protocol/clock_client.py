@@ -180,7 +180,9 @@ class ClockClient:
                 try:
                     await self._read(fast_path)
                 except LostError as error:
-                    if self._ended or not self._settings.recovers:
+                    if self._ended:  # the run is over, whatever became of the clock since
+                        return
+                    if not self._settings.recovers:
                         raise
                     await self.join_again(error)
         finally:

@@ -17,6 +17,7 @@ from fogveil.testbed.cli.adapt import AdaptCommand
 from fogveil.testbed.cli.around import AroundCommand
 from fogveil.testbed.cli.audit import audit
 from fogveil.testbed.cli.change import change
+from fogveil.testbed.cli.chaos import chaos
 from fogveil.testbed.cli.compare import compare, evaluate, figures
 from fogveil.testbed.cli.dashboard import dashboard
 from fogveil.testbed.cli.docker import app as docker_app
@@ -56,6 +57,7 @@ jobs, each node's count, or everything.
   fogveil resume runs/up/DIR                  go on with a run whose launcher was lost
   fogveil inspect --live                      every message of a running testbed, decoded
   fogveil audit paper                         tests of what a provider discloses, with evidence
+  fogveil chaos tiny --simulated --runs 1000  kill, stop and cut off anybody: the run is the same
   fogveil leakage paper                       what the disclosed counts still reveal
   fogveil compare paper --policies jsq,ci-setr,setr --seeds 5
   fogveil compare day --policies jsq,ci-setr --around-events  delays around the events of a scenario
@@ -95,6 +97,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("reproduce", with_quiet(reproduce)),
     ("change", with_quiet(change)),
     ("audit", with_quiet(audit)),
+    ("chaos", with_quiet(chaos)),
     ("inspect", inspect),
     ("leakage", with_quiet(leakage)),
     ("dashboard", dashboard),

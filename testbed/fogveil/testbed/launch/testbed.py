@@ -36,6 +36,8 @@ from fogveil.testbed.scenario.world import World
 GRACE = 30.0
 """Seconds that participants have to end by themselves once one of them has ended: more than the
 clock gives them."""
+TOLD_WITHIN = 10.0
+"""Seconds in which a run that went well ends for those whom a clock that is gone did not tell."""
 TERM_GRACE = 3.0
 """Seconds between asking a process to end and ending it by force."""
 HELD_FOR = 3600.0
@@ -68,8 +70,10 @@ class Testbed:
         hold: bool = False,
         interposer: Interposer | None = None,
         goes_on: str | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         check(plan, world)
+        self._now = now
         self._world, self._plan, self._hold = world, plan, hold
         self._interposer = interposer
         self._folder = RunFolder(folder)
@@ -94,7 +98,7 @@ class Testbed:
         self._finished = False
         """The clock has ended the run well."""
         self._pace: PaceOrder | None = None
-        self.recovery = Recovery(self) if plan.recovers else None
+        self.recovery = Recovery(self, now) if plan.recovers else None
         """What starts the lost again, where the run goes on after a loss."""
 
     @property
@@ -189,16 +193,16 @@ class Testbed:
         return self.launcher.dial_address(name, port)
 
     def _wait_for_port(self, name: str) -> int | None:
-        participant = self.participants[name]
-        self._wait_until(lambda: participant.has_reported_port)
-        return participant.port
+        # It may be lost meanwhile, and another one be started in its place.
+        self._wait_until(lambda: self.participants[name].has_reported_port)
+        return self.participants[name].port
 
     def _all_joined(self) -> bool:
         return all(p.state == "joined" for p in self.participants.values() if p.name != CLOCK)
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
         """Handle events until a condition holds; fail if somebody ends before, or it takes long."""
-        deadline = time.monotonic() + self._plan.patience
+        deadline = self._now() + self._plan.patience
         while not condition():
             self._handle_events(0.1)
             if self.recovery:
@@ -207,7 +211,7 @@ class Testbed:
                 return
             if self._ended():
                 raise self._failure()
-            if time.monotonic() > deadline:
+            if self._now() > deadline:
                 late = [p.name for p in self.participants.values() if p.state == "starting"]
                 raise InfrastructureError(f"did not start in time: {', '.join(late)}")
 
@@ -302,25 +306,13 @@ class Testbed:
         """Send the clock a line."""
         self.participants[CLOCK].process.send_line((json.dumps(order) + "\n").encode())
 
-    def _follow_losses(self, recovery: Recovery, report: Report) -> None:
-        """Tell recovery what it has to know of a report of the clock."""
-        recovery.saw_clock()
-        if "clock" in report:
-            recovery.now = report["clock"]["time"]
+    def _follow_clock(self, recovery: Recovery, report: Report) -> None:
+        """Follow what the clock reports, where the run goes on after a loss."""
+        recovery.follow(report)
         if "finished" in report:
             self._finished = report["finished"]
-            recovery.over = True
-        left = self.participants.get(report.get("left", ""))
-        if left and left.state == "joined":  # else it is being started again already
-            recovery.left(left.name)
-        if "joined" in report:
-            recovery.returned(report["joined"])
-        if (lost := report.get("lost")) in (*self.participants, BROKER):
-            recovery.suspect(lost)
-        if "listening" in report:
-            recovery.returned(CLOCK)
-            if self._pace:
-                self.pace(self._pace)
+        if "listening" in report and self._pace:
+            self.pace(self._pace)
 
     # --- crashes of the scenario -----------------------------------------------------------------
 
@@ -356,13 +348,16 @@ class Testbed:
 
     def _wait_for_the_others(self) -> None:
         """One participant has ended: so do the others, by themselves or by force."""
-        deadline = time.monotonic() + GRACE
-        while time.monotonic() < deadline:
+        begin = self._now()
+        deadline = begin + GRACE
+        while self._now() < deadline:
             running = self._running()
             if not running:
                 return
             if all(p.health == PAUSED or is_stopped(p.process.pid) for p in running):
                 break  # they cannot
+            if self._finished and self.recovery and CLOCK not in [p.name for p in running]:
+                deadline = min(deadline, begin + TOLD_WITHIN)  # nobody tells those any more
             self._handle_events(0.05)
         for participant in self._running():
             self.log(LAUNCHER, f"{participant.name} did not end by itself")
@@ -371,9 +366,9 @@ class Testbed:
 
     def _failure(self) -> FogveilError:
         """Wait for the clock, which names whom it has lost, and return the error to show."""
-        deadline = time.monotonic() + GRACE
+        deadline = self._now() + GRACE
         clock = self.participants[CLOCK]
-        while clock.process.poll() is None and time.monotonic() < deadline:
+        while clock.process.poll() is None and self._now() < deadline:
             self._handle_events(0.1)
             if not any(p.state == "joined" for p in self.participants.values()):
                 break  # nobody whose loss the clock would notice
@@ -430,7 +425,7 @@ class Testbed:
             self.participants[joined].state = "joined"
         self._lost = report.get("lost", self._lost)
         if self.recovery and participant.name == CLOCK:
-            self._follow_losses(self.recovery, report)
+            self._follow_clock(self.recovery, report)
         if crash := report.get("crash"):
             self._crash(crash)
         if restart := report.get("restart"):
@@ -476,10 +471,10 @@ class Testbed:
         running = self._running()
         for participant in running:
             participant.process.terminate()
-        deadline = time.monotonic() + TERM_GRACE
+        deadline = self._now() + TERM_GRACE
         for participant in running:
             try:
-                participant.process.wait(max(0.0, deadline - time.monotonic()))
+                participant.process.wait(max(0.0, deadline - self._now()))
             except subprocess.TimeoutExpired:
                 participant.process.kill()
                 participant.process.wait()
