@@ -18,6 +18,9 @@ PROTOCOL = 4
 """Version of the protocol; participants of different ones do not talk."""
 WELCOME = (("welcome", "yes"),)
 """Initial metadata by which the clock admits a participant."""
+HEARD = "heard"
+"""Key of the metadata that say how many of a participant's messages of the episode the clock has
+handled: one that was lost says so many once more."""
 LARGEST_MESSAGE = 4 * 2**20
 HANDSHAKE_WITHIN = 20
 """Seconds."""
