@@ -138,7 +138,7 @@ def read_marks(folder: Path, limit: int = 2**30) -> Iterable[Mark]:
         content = read_untrusted(folder / MARKS, limit)
     except FileNotFoundError:
         return
-    for line in content.decode().split("\n")[:-1]:
+    for line in content.split(b"\n")[:-1]:
         try:
             found: Any = json.loads(line)
             mark = Mark(**found)
@@ -149,7 +149,7 @@ def read_marks(folder: Path, limit: int = 2**30) -> Iterable[Mark]:
                 safe_text(str(mark.why), LONGEST_REASON),
                 [int(count) for count in mark.told],
             )
-        except (TypeError, OverflowError, RecursionError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"{MARKS} holds something else than marks") from error
         if not isfinite(mark.time):
             raise ValueError(f"{MARKS} holds a mark at no time")
