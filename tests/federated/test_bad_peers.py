@@ -123,6 +123,40 @@ def test_an_agent_that_is_lost_after_a_mark_decides_the_same(tmp_path, monkeypat
     assert (tmp_path / "run/testbed.log").read_text().count(f"marked {LIAR} at") == 2
 
 
+AHEAD = """
+from fogveil.agent.policy import Level, Policy
+
+class Ahead(Policy):
+    needs = Level.COUNT
+    decides_ahead = True
+
+    def place(self, seen):
+        nodes = seen.available or range(3)
+        return nodes[seen.job % len(nodes)]
+"""
+
+
+@pytest.mark.slow
+def test_an_agent_that_decides_ahead_and_is_lost_has_the_same_run(tmp_path, monkeypatch):
+    (tmp_path / "ahead.py").write_text(AHEAD)
+    policy = f"{tmp_path}/ahead.py:Ahead"
+    scenario = make_scenario(horizon=2 * HORIZON, disclosure="count")
+    sabotage_participant(tmp_path, monkeypatch, LIAR, CAUGHT["constant"][0])
+    plan = Plan((policy,), recovers=True, window=4, broker="builtin", speed=300.0)
+    (quiet,) = run_federated(scenario, plan, tmp_path / "quiet")
+    killed = []
+
+    def kill_agent(testbed, _name, report):
+        if report.get("clock", {}).get("time", 0.0) > HORIZON and not killed:
+            killed.append(testbed.participants["agent"].process.kill())
+
+    (result,) = run_federated(scenario, plan, tmp_path / "run", kill_agent)
+    assert [loss["who"] for loss in result["losses"]] == ["agent"]
+    assert result["run_hash"] == quiet["run_hash"]
+    assert result["marked"] == quiet["marked"]
+    assert [mark["who"] for mark in result["marked"]] == [LIAR]
+
+
 def test_an_honest_provider_that_is_lost_is_not_marked(tmp_path):
     scenario = make_scenario(horizon=HORIZON, disclosure="count")
     plan = Plan(("jsq",), recovers=True, broker="builtin", speed=150.0)
