@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from textwrap import dedent, indent
 from typing import Any
 
 from support import ROOT, SCENARIOS
@@ -224,6 +225,17 @@ def ending(*several: Up) -> Iterator[None]:
     finally:
         for each in several:
             each.end()
+
+
+def sabotage_participant(folder: Path, monkeypatch: Any, name: str, code: str) -> None:
+    """Make one participant run some code when it starts."""
+    condition = f"if any(word.endswith('/{name}/config.json') for word in sys.orig_argv):\n"
+    (folder / "lies").mkdir()
+    (folder / "lies" / "sitecustomize.py").write_text(
+        f"import sys\n{condition}{indent(dedent(code), '    ')}"
+    )
+    path = os.pathsep.join(filter(None, (str(folder / "lies"), os.environ.get("PYTHONPATH"))))
+    monkeypatch.setenv("PYTHONPATH", path)
 
 
 # --- participants started by hand ---------------------------------------------------------------

@@ -75,7 +75,7 @@ class Simulator:
     def _examine(self, testbed: Testbed, outcome: Outcome) -> None:
         drawn = self._world.drawn(self._plan.draws[0])
         outcome.faults += served_once(drawn, testbed.split)
-        run_hash, _ = join_with_decisions(drawn, testbed.split, 0, [])
+        run_hash, *_ = join_with_decisions(drawn, testbed.split, 0, [])
         if run_hash != self._expected:
             outcome.faults.append(f"the run hash is {run_hash}, not {self._expected}")
 

@@ -51,6 +51,7 @@ from fogveil.testbed.cli.options import (
 from fogveil.testbed.cli.repeat import EarlierRun, read_earlier_run
 from fogveil.testbed.cli.seeds import noting_seed, with_seed
 from fogveil.testbed.launch.federated_run import run_federated
+from fogveil.testbed.launch.join_records import mark_line
 from fogveil.testbed.launch.live_table import LiveTable
 from fogveil.testbed.launch.participant_config import check, check_windows
 from fogveil.testbed.launch.recovery import loss_line
@@ -364,6 +365,8 @@ def print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool) 
         print_line(f"delay over time, with the events: {draw_run(folder)}.png", console)
     for loss in result.get("losses", ()):
         print_line(loss_line(loss), err)
+    for mark in result.get("marked", ()):
+        print_line(mark_line(mark), err)
     for line in adaptation_lines(result, folder):
         print_line(line, err)
     if as_json:
