@@ -126,7 +126,7 @@ def processes_of(log: Path) -> dict[str, int]:
 
 
 class Up:
-    """A testbed that the command started, slow enough to be disturbed."""
+    """A testbed that the command started, slow enough to be disturbed; a loss ends it."""
 
     def __init__(
         self, folder: Path, *arguments: Any, policy: str = "jsq", speed: float = 400
@@ -134,6 +134,7 @@ class Up:
         self.out, self.temporary = folder / "out", folder / "tmp"
         self.temporary.mkdir(parents=True)
         options = ("--horizon", 10**6, "--seed", SEED, "--speed", speed, "--out", self.out)
+        options += ("--on-loss", "end")
         self._ending = ExitStack()
         self.launcher = self._ending.enter_context(
             started(

@@ -33,6 +33,8 @@ CONNECT_TIMEOUT = 30.0
 """Seconds in which a provider must answer the first call."""
 
 RETRY_EVERY = 0.1
+LOOK_AGAIN_AFTER = 5.0
+"""Seconds without an answer after which a provider is asked again, where it may have been lost."""
 CLOCK_FIRST = 5.0
 """Seconds in which the clock may report why a provider left: mostly because the run is over."""
 MOST_AHEAD = 16
@@ -343,25 +345,28 @@ class BoundaryClient:
             return self._nothing if repeated is None else LookResponse.FromString(repeated)
         request = LookRequest(window=self._taken[name] - 1)
         request.MergeFrom(question)
-        begin, lost = asyncio.get_running_loop().time(), False
+        loop, lost = asyncio.get_running_loop(), False
+        begin = loop.time()
         while True:
             patience = self._patience
             if self._marks.can_be(name) and not lost:
                 patience = min(patience, self._settings.late_after)
-            try:
-                async with asyncio.timeout_at(begin + patience):
-                    if lost:
-                        await asyncio.sleep(RETRY_EVERY)
-                    return await self._look(name, request)
-            except LostError:
-                lost = True
-                self._resource_calls.pop(name, None)
-            except TimeoutError:
+            left = begin + patience - loop.time()
+            if left <= 0:
                 why = f"{name} did not tell its resources within {patience:g} s"
                 if not self._marks.can_be(name):
-                    raise LostError(name, why) from None
+                    raise LostError(name, why)
                 self._marks.add(name, why)
                 return self._nothing
+            try:
+                # A call whose channel is closed meanwhile may never end.
+                async with asyncio.timeout(min(left, LOOK_AGAIN_AFTER)):
+                    return await self._look(name, request)
+            except (LostError, TimeoutError) as error:
+                lost = lost or isinstance(error, LostError)
+                if call := self._resource_calls.pop(name, None):
+                    call.cancel()
+                await asyncio.sleep(RETRY_EVERY)
 
     async def _look(self, name: str, request: LookRequest) -> Any:
         if name not in self._resource_calls:

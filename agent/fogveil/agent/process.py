@@ -91,6 +91,7 @@ class AgentProcess:
         ask = self._ask if recovers else None
         self._workloads = {n: OrderedInbox(n, repeats=recovers) for n in settings.sources}
         self._emitted = {n: ArrivalCounter("workload", n, ask) for n in settings.sources}
+        self._outgoing = Outgoing(self._publish)
         self._decisions = 0
         self._last_report = 0.0
         self._watching = ExitStack()
@@ -100,8 +101,10 @@ class AgentProcess:
         self._clock, self.relay = clock, relay
         self.boundary.repeats = lambda: clock.repeats
         relay.on_loss = lambda: clock.report_lost(BROKER)
-        self._outgoing = Outgoing(relay.publish)
         clock.on_repeat = lambda repeat: self._outgoing.repeat(repeat.name, repeat.received)
+
+    def _publish(self, topic: str, payload: bytes) -> None:
+        self.relay.publish(topic, payload)
 
     def _ask(self, sender: str) -> None:
         """Ask for workloads of a sources process that we lack."""

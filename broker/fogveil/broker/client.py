@@ -23,6 +23,7 @@ from fogveil.core.errors import InfrastructureError, InputError, LostError
 from fogveil.protocol.credentials import Credentials
 from fogveil.protocol.identity import Identity, broker_identity
 from fogveil.protocol.settings import Settings
+from fogveil.protocol.simulated_host import simulated_host
 
 CONNECT_TIMEOUT = 30.0
 RETURN_TIMEOUT = 5.0
@@ -100,6 +101,8 @@ class BrokerClient:
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         """Return the client of a participant, as its configuration says."""
+        if host := simulated_host.get():
+            return host.connect_broker()  # type: ignore[no-any-return]
         return cls(
             settings.broker,
             settings.mqtt_client_id(),

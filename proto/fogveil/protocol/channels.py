@@ -13,6 +13,7 @@ from fogveil.protocol.grpc_acl import AccessInterceptor, claim
 from fogveil.protocol.identity import Identity
 from fogveil.protocol.recording import Recording
 from fogveil.protocol.settings import Settings
+from fogveil.protocol.simulated_host import simulated_host
 
 PROTOCOL = 4
 """Version of the protocol; participants of different ones do not talk."""
@@ -64,6 +65,8 @@ async def start_server(
     *register: Callable[[aio.Server], None],
 ) -> tuple[aio.Server, int]:
     """Start a server with the given services; return it and its port (port 0 takes a free one)."""
+    if host := simulated_host.get():
+        return host.serve(register)
     interceptors = []
     if settings.secure or recording:
         interceptors.append(
@@ -101,6 +104,9 @@ def dial(
     settings: Settings, address: str, peer: Identity, recording: Recording | None = None
 ) -> aio.Channel:
     """Return a channel to a participant that must prove to be `peer`; it connects when used."""
+    if host := simulated_host.get():
+        simulated: aio.Channel = host.dial(address)
+        return simulated
     credentials = settings.credentials
     if credentials:
         # The certificate names the participant, not the address it listens on.

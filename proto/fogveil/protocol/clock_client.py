@@ -188,7 +188,9 @@ class ClockClient:
                 try:
                     await self._read(fast_path)
                 except LostError as error:
-                    if self._ended or not self._settings.recovers:
+                    if self._ended:  # the run is over, whatever became of the clock since
+                        return
+                    if not self._settings.recovers:
                         raise
                     await self.join_again(error)
         finally:
@@ -280,12 +282,10 @@ async def join_clock(
     clock = ClockClient(settings, recording)
     sending = asyncio.ensure_future(clock.send_queued())
     try:
-        try:
+        if settings.recovers:
+            await clock.join_again(LostError(CLOCK, "the clock cannot be reached"))
+        else:
             await clock.join()
-        except LostError as error:
-            if not settings.recovers:
-                raise
-            await clock.join_again(error)
         yield clock
     except LostError as error:
         await clock.report_loss(error.who)

@@ -26,6 +26,7 @@ from fogveil.protocol.message_order import bear_floods
 from fogveil.protocol.privileges import become_user, raise_file_limit
 from fogveil.protocol.recording import Recording, close_all
 from fogveil.protocol.settings import Settings, read_settings
+from fogveil.protocol.simulated_host import simulated_host
 
 S = TypeVar("S", bound=Settings)
 
@@ -58,6 +59,9 @@ class _ReportStream:
 
 def report(**facts: Any) -> None:
     """Send facts to the launcher: one line of JSON on standard output."""
+    if host := simulated_host.get():
+        host.report(facts)
+        return
     print(json.dumps(facts), file=_ReportStream.stream, flush=True)
 
 
@@ -67,6 +71,9 @@ _from_launcher: list[Callable[[bytes], None]] = []
 
 def on_launcher_line(handle: Callable[[bytes], None]) -> None:
     """Call a function with every line that the launcher sends."""
+    if host := simulated_host.get():
+        host.on_launcher_line(handle)
+        return
     _from_launcher.append(handle)
 
 

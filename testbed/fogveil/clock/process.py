@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from math import isfinite
 from pathlib import Path
@@ -55,6 +54,14 @@ async def serve(settings: ClockSettings) -> None:
     )
     log = EpisodeLog(settings.folder / INPUT_LOG) if settings.recovers else None
     clock = Clock(settings, windows, log)
+    try:
+        await _grant_time(settings, clock, windows)
+    finally:
+        if log:
+            log.close()
+
+
+async def _grant_time(settings: ClockSettings, clock: Clock, windows: Windows) -> None:
     server, port = await start_server(
         settings,
         settings.clock,
@@ -93,6 +100,10 @@ class EpisodeLog:
     def append(self, entry: bytes) -> None:
         """Keep an entry."""
         self._log.append(entry)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._log.close()
 
 
 class Clock(ClockServiceServicer):
@@ -229,12 +240,15 @@ class Clock(ClockServiceServicer):
             self._fail(InfrastructureError(f"the run ended at {self._where}: {error}"))
             return
         self._follow_up()
-        if not self._over.is_set() and time.monotonic() - self._reported > REPORT_EVERY:
+        if (
+            not self._over.is_set()
+            and asyncio.get_running_loop().time() - self._reported > REPORT_EVERY
+        ):
             self.report_status()
 
     def _asks_now(self, name: str, sender: str) -> bool:
         """Return whether somebody asks for what another one sent, and not all the time."""
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         if now < self._asked.get((name, sender), 0.0) + ASK_PERIOD:
             return False
         self._asked[name, sender] = now
@@ -348,7 +362,8 @@ class Clock(ClockServiceServicer):
             pacing.cancel()
         if self._windows.episode >= 0:
             self.report_status()
-        report(finished=self._failure is None)
+        if self._recovers:
+            report(finished=self._failure is None)
         for seat in self._session.seats.values():
             if seat.present:
                 seat.outbox.end(self._end())
@@ -362,7 +377,7 @@ class Clock(ClockServiceServicer):
 
     def report_status(self) -> None:
         """Report how far the run is."""
-        self._reported = time.monotonic()
+        self._reported = asyncio.get_running_loop().time()
         windows = self._windows
         report(
             clock={

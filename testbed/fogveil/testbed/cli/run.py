@@ -178,7 +178,7 @@ def run(
                 adapt=request.adapt.value if request else None,
                 hyperparameters=request.changes if request else None,
             ).record
-    _print_result(result, folder, as_json=as_json)
+    print_result(result, folder, as_json=as_json)
     if earlier and repeat and (sentence := earlier.check_repeated(result, repeat)):
         print_line(sentence, err)
 
@@ -295,7 +295,7 @@ def up(
             started = page.show if page else None
             results = run_side_by_side(chosen, plan, folders, table.watch, _announce, started)
             for result, each in zip(results, folders.values(), strict=True):
-                _print_result(result, each, as_json=as_json)
+                print_result(result, each, as_json=as_json)
             if page and err.is_terminal:
                 print_line("the page stays open until Ctrl-C", err)
                 page.wait()
@@ -347,7 +347,8 @@ def _create_folder(name: str) -> Path:
     return folder
 
 
-def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool) -> None:
+def print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool) -> None:
+    """Print what a run's record says."""
     console: Console = err if as_json else out
     for table in tables.run_tables(result):
         tables.print_table(table, console)

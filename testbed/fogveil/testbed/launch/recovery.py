@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from fogveil.core.errors import InfrastructureError
 from fogveil.protocol.identity import BROKER, CLOCK
 from fogveil.protocol.participant import ENDED_BY_SIGNAL
 from fogveil.testbed.launch.participants import Participant
+from fogveil.testbed.launch.reports import Report
 
 ENCLOSED = 1
 """The exit code of an enclosure whose process a signal has ended; no participant ends with it."""
@@ -94,9 +95,9 @@ class Restarts(Protocol):
 class Recovery:
     """Notices losses, and has the lost started again."""
 
-    def __init__(self, testbed: Restarts) -> None:
-        self._testbed = testbed
-        self._begin = time.monotonic()
+    def __init__(self, testbed: Restarts, now: Callable[[], float] = time.monotonic) -> None:
+        self._testbed, self._wall = testbed, now
+        self._begin = now()
         self.losses: list[Loss] = []
         self.over = False
         """The run is over, or has failed: nobody is started again."""
@@ -110,23 +111,41 @@ class Recovery:
 
     # --- what is reported ------------------------------------------------------------------------
 
+    def follow(self, report: Report) -> None:
+        """Take a report of the clock."""
+        self.saw_clock()
+        participants = self._testbed.participants
+        if "clock" in report:
+            self.now = report["clock"]["time"]
+        if "finished" in report:
+            self.over = True
+        left = participants.get(report.get("left", ""))
+        if left and left.state == "joined":  # else it is being started again already
+            self.left(left.name)
+        if "joined" in report:
+            self.returned(report["joined"])
+        if (lost := report.get("lost")) in (*participants, BROKER):
+            self.suspect(lost)
+        if "listening" in report:
+            self.returned(CLOCK)
+
     def left(self, name: str) -> None:
         """Take the news that a participant's stream to the clock has ended."""
-        self._left.setdefault(name, time.monotonic())
+        self._left.setdefault(name, self._wall())
 
     def saw_clock(self) -> None:
         """Take any news of the clock: it is alive."""
-        self._clock_seen = time.monotonic()
+        self._clock_seen = self._wall()
 
     def suspect(self, name: str) -> None:
         """Take the news that somebody waits for a participant, or the broker, in vain."""
-        if time.monotonic() > self._started[name] + SUSPECT_AGAIN:
+        if self._wall() > self._started[name] + SUSPECT_AGAIN:
             self._lose(name, "does not answer")
 
     def returned(self, name: str) -> None:
         """Take the news that a participant has joined, that the clock listens, or the broker."""
         self._left.pop(name, None)
-        now = time.monotonic()
+        now = self._wall()
         for loss in self.losses:
             if loss.who == name and loss.seconds is None:
                 loss.seconds = now - loss.noticed
@@ -134,13 +153,20 @@ class Recovery:
                     "launcher", f"{name} is back after {loss.seconds:.2f} s ({loss.how})"
                 )
 
+    def ended(self, names: list[str]) -> None:
+        """Take the news that participants have ended by themselves, which ends the run."""
+        if not self.over:
+            self.over = True
+            for name in names:
+                self._testbed.tell_clock(lose=name)
+
     # --- what is done ----------------------------------------------------------------------------
 
     def look(self) -> None:
         """Start again whoever is lost."""
         if self.over:
             return
-        now = time.monotonic()
+        now = self._wall()
         if self._testbed.broker_is_lost():
             self._lose(BROKER, "ended")
         for name, participant in list(self._testbed.participants.items()):
@@ -171,7 +197,7 @@ class Recovery:
     def _lose(self, name: str, how: str) -> None:
         if self.over:
             return
-        now = time.monotonic()
+        now = self._wall()
         loss = Loss(name, how, self.now, now - self._begin, now)
         self.losses.append(loss)
         self._left.pop(name, None)

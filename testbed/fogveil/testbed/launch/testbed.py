@@ -26,7 +26,7 @@ from fogveil.protocol.identity import AGENT, AUDITOR, BROKER, CLOCK, SOURCES, Id
 from fogveil.protocol.participant import LAUNCHER
 from fogveil.testbed.launch.interface import PAUSED, BrokerHandle, Interposer, Launcher, OutputLine
 from fogveil.testbed.launch.participant_config import Plan, Split, check, roster
-from fogveil.testbed.launch.participants import Participant, explain_failure
+from fogveil.testbed.launch.participants import Participant, explain_failure, is_stopped
 from fogveil.testbed.launch.recovery import AgentLostError, Recovery, is_loss
 from fogveil.testbed.launch.reports import Report, parse_report
 from fogveil.testbed.launch.run_folder import LONGEST_LINE, RunFolder
@@ -36,6 +36,8 @@ from fogveil.testbed.scenario.world import World
 GRACE = 30.0
 """Seconds that participants have to end by themselves once one of them has ended: more than the
 clock gives them."""
+TOLD_WITHIN = 10.0
+"""Seconds in which a run that went well ends for those whom a clock that is gone did not tell."""
 TERM_GRACE = 3.0
 """Seconds between asking a process to end and ending it by force."""
 HELD_FOR = 3600.0
@@ -52,7 +54,8 @@ class Testbed:
     """All participants of one federated run; a context that ends them all, whatever happens.
 
     With `hold` everybody but the agent is started, and nothing happens until `release`. An
-    `interposer` chooses the addresses at which participants are told to dial each other.
+    `interposer` chooses the addresses at which participants are told to dial each other;
+    `goes_on` names the run that this one goes on with, in the same folder.
     """
 
     __test__ = False  # for pytest: this is no test
@@ -66,13 +69,17 @@ class Testbed:
         *,
         hold: bool = False,
         interposer: Interposer | None = None,
+        goes_on: str | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         check(plan, world)
+        self._now = now
         self._world, self._plan, self._hold = world, plan, hold
         self._interposer = interposer
         self._folder = RunFolder(folder)
         self.launcher = launcher
-        self.run = secrets.token_hex(16)
+        self._goes_on = goes_on is not None
+        self.run = goes_on or secrets.token_hex(16)
         self.participants: dict[str, Participant] = {}
         self.broker: BrokerHandle | None = None
         self.addresses: dict[str, str] = {}
@@ -91,7 +98,7 @@ class Testbed:
         self._finished = False
         """The clock has ended the run well."""
         self._pace: PaceOrder | None = None
-        self.recovery = Recovery(self) if plan.recovers else None
+        self.recovery = Recovery(self, now) if plan.recovers else None
         """What starts the lost again, where the run goes on after a loss."""
 
     @property
@@ -109,7 +116,7 @@ class Testbed:
 
     def __enter__(self) -> Self:
         try:
-            self._folder.claim()
+            self._folder.claim(goes_on=self._goes_on)
             self._start()
         except BaseException:
             self.stop()
@@ -186,25 +193,25 @@ class Testbed:
         return self.launcher.dial_address(name, port)
 
     def _wait_for_port(self, name: str) -> int | None:
-        participant = self.participants[name]
-        self._wait_until(lambda: participant.has_reported_port)
-        return participant.port
+        # It may be lost meanwhile, and another one be started in its place.
+        self._wait_until(lambda: self.participants[name].has_reported_port)
+        return self.participants[name].port
 
     def _all_joined(self) -> bool:
         return all(p.state == "joined" for p in self.participants.values() if p.name != CLOCK)
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
         """Handle events until a condition holds; fail if somebody ends before, or it takes long."""
-        deadline = time.monotonic() + self._plan.patience
+        deadline = self._now() + self._plan.patience
         while not condition():
             self._handle_events(0.1)
             if self.recovery:
                 self.recovery.look()
             if condition():  # a short run may be over before it was seen to begin
                 return
-            if self._somebody_ended():
+            if self._ended():
                 raise self._failure()
-            if time.monotonic() > deadline:
+            if self._now() > deadline:
                 late = [p.name for p in self.participants.values() if p.state == "starting"]
                 raise InfrastructureError(f"did not start in time: {', '.join(late)}")
 
@@ -217,7 +224,9 @@ class Testbed:
             yield from self._new_reports()
             if self.recovery:
                 self.recovery.look()
-            if self._somebody_ended():
+            if ended := self._ended():
+                if self.recovery:
+                    self.recovery.ended(ended)
                 self._wait_for_the_others()
         yield from self._new_reports()
         if any(self._failed(p) for p in self.participants.values()):
@@ -247,8 +256,8 @@ class Testbed:
     def _running(self) -> list[Participant]:
         return [p for p in self.participants.values() if p.process.poll() is None]
 
-    def _somebody_ended(self) -> bool:
-        return any(self._ends_run(participant) for participant in self.participants.values())
+    def _ended(self) -> list[str]:
+        return [name for name, each in self.participants.items() if self._ends_run(each)]
 
     def _ends_run(self, participant: Participant) -> bool:
         """Return whether a participant has ended who is not started again."""
@@ -297,25 +306,13 @@ class Testbed:
         """Send the clock a line."""
         self.participants[CLOCK].process.send_line((json.dumps(order) + "\n").encode())
 
-    def _follow_losses(self, recovery: Recovery, name: str, report: Report) -> None:
-        """Tell recovery what it has to know of a report of the clock."""
-        recovery.saw_clock()
-        if "clock" in report:
-            recovery.now = report["clock"]["time"]
+    def _follow_clock(self, recovery: Recovery, report: Report) -> None:
+        """Follow what the clock reports, where the run goes on after a loss."""
+        recovery.follow(report)
         if "finished" in report:
             self._finished = report["finished"]
-            recovery.over = True
-        left = self.participants.get(report.get("left", ""))
-        if left and left.state == "joined":  # else it is being started again already
-            recovery.left(left.name)
-        if "joined" in report:
-            recovery.returned(report["joined"])
-        if (lost := report.get("lost")) in (*self.participants, BROKER) and name == CLOCK:
-            recovery.suspect(lost)
-        if name == CLOCK and "listening" in report:
-            recovery.returned(CLOCK)
-            if self._pace:
-                self.pace(self._pace)
+        if "listening" in report and self._pace:
+            self.pace(self._pace)
 
     # --- crashes of the scenario -----------------------------------------------------------------
 
@@ -351,13 +348,16 @@ class Testbed:
 
     def _wait_for_the_others(self) -> None:
         """One participant has ended: so do the others, by themselves or by force."""
-        deadline = time.monotonic() + GRACE
-        while time.monotonic() < deadline:
+        begin = self._now()
+        deadline = begin + GRACE
+        while self._now() < deadline:
             running = self._running()
             if not running:
                 return
-            if all(p.health == PAUSED or _is_stopped(p.process.pid) for p in running):
+            if all(p.health == PAUSED or is_stopped(p.process.pid) for p in running):
                 break  # they cannot
+            if self._finished and self.recovery and CLOCK not in [p.name for p in running]:
+                deadline = min(deadline, begin + TOLD_WITHIN)  # nobody tells those any more
             self._handle_events(0.05)
         for participant in self._running():
             self.log(LAUNCHER, f"{participant.name} did not end by itself")
@@ -366,9 +366,9 @@ class Testbed:
 
     def _failure(self) -> FogveilError:
         """Wait for the clock, which names whom it has lost, and return the error to show."""
-        deadline = time.monotonic() + GRACE
+        deadline = self._now() + GRACE
         clock = self.participants[CLOCK]
-        while clock.process.poll() is None and time.monotonic() < deadline:
+        while clock.process.poll() is None and self._now() < deadline:
             self._handle_events(0.1)
             if not any(p.state == "joined" for p in self.participants.values()):
                 break  # nobody whose loss the clock would notice
@@ -425,7 +425,7 @@ class Testbed:
             self.participants[joined].state = "joined"
         self._lost = report.get("lost", self._lost)
         if self.recovery and participant.name == CLOCK:
-            self._follow_losses(self.recovery, participant.name, report)
+            self._follow_clock(self.recovery, report)
         if crash := report.get("crash"):
             self._crash(crash)
         if restart := report.get("restart"):
@@ -471,10 +471,10 @@ class Testbed:
         running = self._running()
         for participant in running:
             participant.process.terminate()
-        deadline = time.monotonic() + TERM_GRACE
+        deadline = self._now() + TERM_GRACE
         for participant in running:
             try:
-                participant.process.wait(max(0.0, deadline - time.monotonic()))
+                participant.process.wait(max(0.0, deadline - self._now()))
             except subprocess.TimeoutExpired:
                 participant.process.kill()
                 participant.process.wait()
@@ -494,12 +494,3 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _is_stopped(pid: int) -> bool:
-    """Return whether a process of this machine was stopped by a signal (state T)."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state == "T"
