@@ -104,10 +104,35 @@ def test_a_provider_that_misbehaves_harms_only_itself(tmp_path, monkeypatch, fau
     assert others_delay(run) < FACTOR * others_delay(tmp_path / "honest")
 
 
-def test_an_agent_that_is_lost_after_a_mark_decides_the_same(tmp_path, monkeypatch):
-    scenario = make_scenario(horizon=HORIZON, disclosure="count")
-    sabotage_participant(tmp_path, monkeypatch, LIAR, CAUGHT["silent"][0])
-    plan = Plan(("jsq",), recovers=True, late_after=2.0, broker="builtin", speed=150.0)
+HANGS = """
+    import asyncio
+    from fogveil.provider_node.boundary import ResourcesBoundary
+    calls = iter(range(10**9))
+    async def look(self, requests, context):
+        async for request in requests:
+            if next(calls) > 8:
+                await asyncio.Event().wait()
+            view = self._core.view(request.window if request.HasField("window") else None)
+            yield self._core.answer_look(request, view)
+    ResourcesBoundary.Look = look
+    """
+
+
+@pytest.mark.parametrize(
+    ("level", "policy", "code"),
+    [
+        ("count", "jsq", CAUGHT["silent"][0]),
+        pytest.param("full", "setr", CAUGHT["silent"][0], marks=pytest.mark.slow),
+        pytest.param("full", "setr", HANGS, marks=pytest.mark.slow),
+    ],
+    ids=["counts", "counts at level full", "looks"],
+)
+def test_an_agent_that_is_lost_after_a_mark_decides_the_same(
+    tmp_path, monkeypatch, level, policy, code
+):
+    scenario = make_scenario(horizon=HORIZON, disclosure=level)
+    sabotage_participant(tmp_path, monkeypatch, LIAR, code)
+    plan = Plan((policy,), recovers=True, late_after=2.0, broker="builtin", speed=150.0)
     killed = []
 
     def kill_agent(testbed, _name, report):

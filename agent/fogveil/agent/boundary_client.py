@@ -315,10 +315,6 @@ class BoundaryClient:
         """Return what level `full` discloses for this workload; silent nodes tell nothing."""
         demand = workload.demand if workload.HasField("demand") else None
         request = LookRequest(job=workload.job, category=workload.category, demand=demand)
-        for name in nodes:
-            if self._marks.is_due(name):
-                self._marks.repeat(name, 1)
-        silent = {*silent, *self._marks.numbers}
         names = [name for node, name in enumerate(nodes) if node not in silent]
         told = iter(await asyncio.gather(*(self._resources(name, request) for name in names)))
         answers = [self._nothing if node in silent else next(told) for node in range(len(nodes))]
@@ -329,6 +325,8 @@ class BoundaryClient:
                 why = f"{sentence}, of which there are {self._categories}"
                 self._marks.add(name, why)
                 answers[node] = self._nothing
+            elif node not in silent and name not in self._marks.names:
+                self._marks.hear_look(name, answers[node].SerializeToString())
         resources = [answer.resources for answer in answers]
         load = Load(
             tuple(each.ipt for each in resources),
@@ -342,38 +340,33 @@ class BoundaryClient:
     async def _resources(self, name: str, question: LookRequest) -> Any:
         if not self._recovers:
             return await self._look(name, question)
+        if self._marks.is_known(name):
+            repeated = self._marks.repeat_look(name)
+            return self._nothing if repeated is None else LookResponse.FromString(repeated)
         request = LookRequest(window=self._taken[name] - 1)
         request.MergeFrom(question)
-        begin, lost = asyncio.get_running_loop().time(), False
+        loop, lost = asyncio.get_running_loop(), False
+        begin = loop.time()
         while True:
             patience = self._patience
             if self._marks.can_be(name) and not lost:
                 patience = min(patience, self._settings.late_after)
-            try:
-                async with asyncio.timeout_at(begin + patience):
-                    if lost:
-                        await asyncio.sleep(RETRY_EVERY)
-                    if (answer := await self._look_for_a_while(name, request)) is not None:
-                        return answer
-            except LostError:
-                lost = True
-                self._resource_calls.pop(name, None)
-            except TimeoutError:
+            left = begin + patience - loop.time()
+            if left <= 0:
                 why = f"{name} did not tell its resources within {patience:g} s"
                 if not self._marks.can_be(name):
-                    raise LostError(name, why) from None
+                    raise LostError(name, why)
                 self._marks.add(name, why)
                 return self._nothing
-
-    async def _look_for_a_while(self, name: str, request: LookRequest) -> Any:
-        """Return the answer; None after some seconds: a call whose channel is closed never ends."""
-        try:
-            async with asyncio.timeout(LOOK_AGAIN_AFTER):
-                return await self._look(name, request)
-        except TimeoutError:
-            if call := self._resource_calls.pop(name, None):
-                call.cancel()
-            return None
+            try:
+                # A call whose channel is closed meanwhile may never end.
+                async with asyncio.timeout(min(left, LOOK_AGAIN_AFTER)):
+                    return await self._look(name, request)
+            except (LostError, TimeoutError) as error:
+                lost = lost or isinstance(error, LostError)
+                if call := self._resource_calls.pop(name, None):
+                    call.cancel()
+                await asyncio.sleep(RETRY_EVERY)
 
     async def _look(self, name: str, request: LookRequest) -> Any:
         if name not in self._resource_calls:

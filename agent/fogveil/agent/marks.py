@@ -39,6 +39,8 @@ class Mark:
     why: str
     told: Sequence[int]
     """What it had told in that episode, up to then."""
+    looks: Sequence[str] = ()
+    """What it had told at level `full` beside it, in hexadecimal digits."""
 
 
 class Marks:
@@ -68,6 +70,7 @@ class Marks:
         self._again = {mark.who: mark for mark in self._kept if mark.episode == episode}
         """Whom an agent before us had marked in this episode: later on, so are they by us."""
         self._told = {name: array("I") for name in self._nodes if self.enabled}
+        self._looks: dict[str, list[str]] = {name: [] for name in self._told}
         self._unsaid: list[str] = []
 
     @property
@@ -86,7 +89,8 @@ class Marks:
         if not self.can_be(name):
             raise MisbehaviourError(name, why)
         if name not in self._again:
-            mark = Mark(name, self._episode, self.now, why[:LONGEST_REASON], self._told[name])
+            told = self._told[name], self._looks[name]
+            mark = Mark(name, self._episode, self.now, why[:LONGEST_REASON], *told)
             self._kept.append(mark)
             self._write(mark)
         self.names.add(name)
@@ -114,10 +118,18 @@ class Marks:
         """Return whether it is known already what a provider tells: it will be marked."""
         return name in self._again
 
-    def is_due(self, name: str) -> bool:
-        """Return whether all is repeated that a provider told before it was marked."""
-        mark = self._again.get(name)
-        return mark is not None and len(self._told[name]) == len(mark.told)
+    def hear_look(self, name: str, answer: bytes) -> None:
+        """Keep what a provider has told at level `full`."""
+        if name in self._looks:
+            self._looks[name].append(answer.hex())
+
+    def repeat_look(self, name: str) -> bytes | None:
+        """Return what a provider told that will be marked; it is marked now if that is None."""
+        mark, index = self._again[name], len(self._looks[name])
+        if index < len(mark.looks):
+            return bytes.fromhex(mark.looks[index])
+        self.add(name, mark.why)
+        return None
 
     def repeat(self, name: str, size: int) -> Sequence[int] | None:
         """Return what a provider told that will be marked; it is marked now if that is None."""
@@ -148,6 +160,7 @@ def read_marks(folder: Path, limit: int = 2**30) -> Iterable[Mark]:
                 float(mark.time),
                 safe_text(str(mark.why), LONGEST_REASON),
                 [int(count) for count in mark.told],
+                [bytes.fromhex(look).hex() for look in mark.looks],
             )
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"{MARKS} holds something else than marks") from error

@@ -37,6 +37,9 @@ LONGEST_LINE = 256
 LONGEST_COUNT = 12
 """Bytes of a count in the agent's record at most."""
 
+LONGEST_TIME = 20
+"""Bytes of a service time in the agent's record of its marks at most."""
+
 Line = TypeVar("Line")
 Reader = Callable[[Path, int], Iterable[Line]]
 """Yields the lines of a record of at most so many bytes."""
@@ -111,7 +114,8 @@ def join_with_decisions(
     emitted, roster = emitted_workloads(world), split.roster
     policy = split.requirements(episode)
     visibility = Visibility(policy.needs, watches_cloud=policy.watches_cloud)
-    marks = _read_marks(split, episode, len(emitted))
+    told = (len(emitted) + 2) * (LONGEST_LINE + LONGEST_TIME * len(world.agent.categories))
+    marks = _read_marks(split, episode, told)
     recorded, unreadable = _read(split, episode, len(emitted), marks)
     differences = verify(world, emitted, split.owners, visibility, recorded, marks)
     for name, sentence in unreadable.items():
@@ -154,9 +158,12 @@ def mark_line(mark: Mapping[str, Any]) -> str:
     return "; ".join((line, *mark["its_records_differ"]))
 
 
-def _read_marks(split: Split, episode: int, jobs: int) -> dict[str, Mark]:
-    """Return whom the agent had marked by the end of an episode, and why."""
-    limit = len(split.roster.fogs) * (episode + 1) * (jobs + 2) * (LONGEST_COUNT + LONGEST_LINE)
+def _read_marks(split: Split, episode: int, told: int) -> dict[str, Mark]:
+    """Return whom the agent had marked by the end of an episode, and why.
+
+    `told` is how many bytes of a mark are at most what a provider had told.
+    """
+    limit = len(split.roster.fogs) * (episode + 1) * told
     try:
         return marks_by(read_marks(split.folder_of(AGENT), limit), episode, split.roster.fogs)
     except (OSError, ValueError) as error:
