@@ -98,7 +98,7 @@ def dial(
 ) -> aio.Channel:
     """Return a channel to a participant that must prove to be `peer`; it connects when used."""
     if host := simulated_host.get():
-        return host.dial(address)
+        return host.dial(address)  # type: ignore[no-any-return]
     credentials = settings.credentials
     if credentials:
         # The certificate names the participant, not the address it listens on.

@@ -1,4 +1,4 @@
-"""A participant's process in a simulation: its own code, its own tasks, and an end without mercy."""
+"""A participant's process in a simulation: its own code, its own tasks, and an end at once."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ class SimulatedProcess:
 
     async def gone(self) -> None:
         """Wait until nothing of it is left."""
-        while self._ending is None:
-            await asyncio.sleep(0.01)  # noqa: ASYNC110 (virtual time)
+        while self._ending is None:  # noqa: ASYNC110 (virtual time costs nothing)
+            await asyncio.sleep(0.01)
         await self._ending
 
     # --- what the launcher does with it ----------------------------------------------------------

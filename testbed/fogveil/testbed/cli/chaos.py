@@ -33,7 +33,6 @@ from fogveil.testbed.cli.options import Losses as OnLoss
 from fogveil.testbed.scenario import Scenario
 
 if TYPE_CHECKING:
-    from fogveil.protocol.roster import Roster
     from fogveil.testbed.chaos.faults import FaultPlan
     from fogveil.testbed.chaos.outcome import Failure, Runner, Tally
     from fogveil.testbed.launch.participant_config import Plan
