@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from chaos_support import drawn, plan_of, simulator
 
+from fogveil.core.errors import InputError
 from fogveil.protocol.identity import AGENT, BROKER, CLOCK
-from fogveil.testbed.chaos.faults import Fault
+from fogveil.protocol.roster import Roster
+from fogveil.testbed.chaos.draw import SIMULATED_KINDS, draw_plan
+from fogveil.testbed.chaos.faults import Fault, FaultPlan
 
 CHUNK = 100
 
@@ -73,3 +78,61 @@ def test_messages_that_are_lost_are_asked_for():
         assert outcome.passed
         assert outcome.losses == 0
         assert outcome.steps > runner.steps
+
+
+# --- what chaos has found ------------------------------------------------------------------------
+
+CRASH = {"at": 300.0, "kind": "crash", "node": "fog-1", "back": 450.0}
+CRASHES = [CRASH, {**CRASH, "jobs": "lost", "notice": 30.0}]
+
+
+def test_the_clock_is_lost_before_the_agent_is_started():
+    with simulator("random") as runner:
+        faults = (0.1, "kill", CLOCK), (0.2, "kill", "fog-1"), (0.25, "kill", CLOCK)
+        assert_undisturbed(runner, [plan_of(*faults, seed=seed) for seed in range(5)])
+
+
+def test_the_clock_is_lost_while_it_ends_the_run():
+    with simulator("random") as runner:
+        plans = [plan_of((0.9 + 0.005 * n, "kill", CLOCK), seed=n) for n in range(20)]
+        assert_undisturbed(runner, plans)
+
+
+@pytest.mark.parametrize("crash", CRASHES, ids=["jobs kept", "jobs lost"])
+@pytest.mark.parametrize("who", [AGENT, "fog-1", "sources-1"])
+def test_a_loss_after_a_crash_of_the_scenario(crash, who):
+    with simulator(events=[crash]) as runner:
+        plans = [plan_of((at, "kill", who)) for at in (0.4, 0.85, 0.9)]
+        assert assert_undisturbed(runner, plans)
+
+
+# --- plans ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("kill", "Expecting value"),
+        ('{"seed":1}', "expected {"),
+        ('{"seed":1,"faults":[7]}', "expected the keys"),
+        ('{"seed":1,"faults":[{"at":0.5,"kind":"kill"}]}', "who: field required"),
+        ('{"seed":1,"faults":[{"at":2,"kind":"kill","who":"agent"}]}', "at from 0 to 1"),
+        ('{"seed":1,"faults":[{"at":"x","kind":"kill","who":"agent"}]}', "valid number"),
+        ('{"seed":1,"faults":[{"at":0.5,"kind":"tickle","who":"agent"}]}', "none of the kinds"),
+        ('{"seed":1,"faults":[{"at":0.5,"kind":"kill","who":"nobody"}]}', "'nobody' is none of"),
+        ('{"seed":1,"faults":[{"at":0.5,"kind":"torn","who":"agent"}]}', "only the clock"),
+        ('{"seed":1,"faults":[{"at":0.5,"kind":"cut","who":"agent"}]}', "none of the streams"),
+        ('{"seed":1,"faults":[{"at":0.5,"kind":"drop","who":"clock"}]}', "publishes no messages"),
+    ],
+)
+def test_bad_plans_are_refused_in_a_sentence(text, reason):
+    names = Roster(("sources",), ("fog-1",), "cloud")
+    with pytest.raises(InputError, match=f"(?s)--plan: .*{re.escape(reason)}"):
+        FaultPlan.parse(text, SIMULATED_KINDS, names)
+
+
+def test_a_plan_is_read_back_as_it_was_printed():
+    names = Roster(("sources",), ("fog-1", "fog-2"), "cloud")
+    for seed in range(50):
+        plan = draw_plan(seed, names, SIMULATED_KINDS)
+        assert FaultPlan.parse(plan.text(), SIMULATED_KINDS, names) == plan

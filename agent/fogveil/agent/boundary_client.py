@@ -113,6 +113,8 @@ class BoundaryClient:
                 reader.cancel()
                 await asyncio.gather(reader, return_exceptions=True)
             del self._counts[name]
+            # Going through an episode again, we are told windows of after this at once.
+            self._received[name] = self._taken[name]
             await self._hang_up(name)
 
     async def _connect(self, name: str) -> None:

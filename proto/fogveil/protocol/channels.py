@@ -19,12 +19,7 @@ PROTOCOL = 4
 """Version of the protocol; participants of different ones do not talk."""
 WELCOME = (("welcome", "yes"),)
 """Initial metadata by which the clock admits a participant."""
-HEARD = "heard"
-"""Key of the metadata that say how many of a participant's messages of the episode the clock has
-handled: one that was lost says so many once more."""
 LARGEST_MESSAGE = 4 * 2**20
-MOST_CALLS = 4096
-"""Calls that a server answers at a time: more than a run has participants."""
 HANDSHAKE_WITHIN = 20
 """Seconds."""
 
@@ -72,9 +67,7 @@ async def start_server(
         interceptors.append(
             AccessInterceptor(settings.run, secure=settings.secure, recording=recording)
         )
-    server = aio.server(
-        options=OPTIONS, interceptors=interceptors, maximum_concurrent_rpcs=MOST_CALLS
-    )
+    server = aio.server(options=OPTIONS, interceptors=interceptors)
     for register_service in register:
         register_service(server)
     credentials = settings.credentials
@@ -105,8 +98,7 @@ def dial(
 ) -> aio.Channel:
     """Return a channel to a participant that must prove to be `peer`; it connects when used."""
     if host := simulated_host.get():
-        simulated: aio.Channel = host.dial(address)
-        return simulated
+        return host.dial(address)  # type: ignore[no-any-return]
     credentials = settings.credentials
     if credentials:
         # The certificate names the participant, not the address it listens on.

@@ -53,11 +53,6 @@ class _WatchStream:
         self._known = 0
         self._begun.set()
 
-    def skip(self) -> None:
-        """Count a window whose message nobody will ask for."""
-        if self._keeps:
-            self._told.append(None)
-
     def _send(self, message: Any) -> Awaitable[None]:
         """Send a window's message; fails if the watcher is lost, which the clock reports."""
         watcher = self._watcher
@@ -134,6 +129,10 @@ class QueueBoundary(_WatchStream, QueueServiceServicer):
         """Send the counts of a window."""
         return self._send(WatchResponse(counts=counts))
 
+    def repeat(self, counts: list[int]) -> Awaitable[None] | None:
+        """Take a window's counts of before a crash, for an agent that was lost since."""
+        return self.disclose(counts) if self._keeps else None
+
     async def Watch(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
         self, request: WatchRequest, context: Any
     ) -> None:
@@ -150,6 +149,12 @@ class TotalBoundary(_WatchStream, TotalServiceServicer):
     def disclose(self, counts: list[int]) -> Awaitable[None]:
         """Send the shares of a window; each observation uses up its masks, sent or not."""
         return self._send(TotalServiceWatchResponse(shares=self._secure_sum.shares(counts)))
+
+    def repeat(self, _counts: list[int]) -> Awaitable[None] | None:
+        """Count a window of before a crash: with the keys of that time its shares are gone."""
+        if self._keeps:
+            self._told.append(None)
+        return None
 
     async def Watch(  # type: ignore[override]  # noqa: N802, D102 (the protocol's name)
         self, request: TotalServiceWatchRequest, context: Any

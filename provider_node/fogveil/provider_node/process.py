@@ -248,14 +248,14 @@ class ProviderProcess:
 
     def _process_window(self, grant: Grant) -> Awaitable[None] | None:
         output = self._core.process_window(grant)
-        if self._repeated:  # what it tells and sends was told and sent before the crash
+        if (
+            self._repeated
+        ):  # what it tells and sends was told and sent before the crash of a scenario
             self._repeated -= 1
-            if output.counts:
-                self._boundary.skip()
             for message in self._messages(output):
                 self._outgoing.keep(*message)
             self._keep_journal(output)
-            return None
+            return self._boundary.repeat(output.counts) if output.counts else None
         disclosing = self._boundary.disclose(output.counts) if output.counts else None
         if output.served or output.aggregates or output.feedback:
             return self._disclose_then_publish(disclosing, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter, deque
 from dataclasses import replace
 
 from fogveil.broker.client import BrokerClient
@@ -56,6 +57,10 @@ class SourcesProcess:
         ask = self._ask if recovers else None
         self._feedback = {n: OrderedInbox(n, repeats=recovers) for n in settings.providers}
         self._closed = {n: ArrivalCounter("feedback", n, ask) for n in settings.providers}
+        self._held: dict[str, deque[Feedback]] = {name: deque() for name in settings.providers}
+        """By provider: what it sent of flushes that we have not come to, where we may be lost."""
+        self._taken = Counter[str]()
+        """By provider: the flushes of which everything was taken in."""
         self._expected = ExpectedResults(settings.name, cloud=settings.providers[-1])
         self._records: ClusterRecords | None = None
         self._now = 0.0
@@ -85,15 +90,34 @@ class SourcesProcess:
         if message is None:
             return
         for due in self._feedback[sender].take(message.episode, message.sequence, message, payload):
-            for result in due.results:
-                if result.again:
-                    self._expected.take_loss(result.job, sender, result.again)
-            results = [(r.job, sender, r.finished) for r in due.results if not r.again]
-            for result in results:
-                self._expected.take(*result)
-            assert self._records is not None, "messages are in order within an episode"
-            self._records.received(results)
+            if self._settings.recovers:
+                self._held[sender].append(due)
+            else:
+                self._take(sender, due)
             self._closed[sender].add(not due.more)
+
+    def _take(self, sender: str, feedback: Feedback) -> None:
+        """Take in a message with results of jobs."""
+        for result in feedback.results:
+            if result.again:
+                self._expected.take_loss(result.job, sender, result.again)
+        results = [(r.job, sender, r.finished) for r in feedback.results if not r.again]
+        for job, name, finished in results:
+            self._expected.take(job, name, finished)
+        assert self._records is not None, "messages are in order within an episode"
+        self._records.received(results)
+
+    def _take_held(self, sender: str, flushes: int) -> None:
+        """Take in what a provider sent up to a flush.
+
+        Where we were lost and go through the episode again, it has sent more: of jobs that we have
+        not emitted again, and of losses that we did not know of at that time.
+        """
+        held = self._held[sender]
+        while held and self._taken[sender] < flushes:
+            feedback = held.popleft()
+            self._taken[sender] += not feedback.more
+            self._take(sender, feedback)
 
     async def follow(self, clock: ClockClient) -> None:
         """Carry out the clock's orders until the run ends."""
@@ -119,6 +143,8 @@ class SourcesProcess:
         for name, inbox in self._feedback.items():
             inbox.begin(begin.episode)
             self._closed[name].reset()
+            self._held[name].clear()
+        self._taken.clear()
         if self._records:
             self._records.close()
         self._records = ClusterRecords(self._settings.folder, begin.episode)
@@ -128,6 +154,8 @@ class SourcesProcess:
             expect = grant.expect if len(grant.expect) > 1 else [*grant.expect] * len(self._closed)
             for counter, flushes in zip(self._closed.values(), expect, strict=True):
                 await counter.wait_for(flushes)
+            for name, flushes in zip(self._closed, expect, strict=True):
+                self._take_held(name, flushes)
             self._buffer.add(self._expected.take_lost())
             return
         self._now = grant.until

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from typing import Any, Self
 
+from pydantic import TypeAdapter, ValidationError
+
 from fogveil.core.errors import InputError
 from fogveil.protocol.identity import AGENT, BROKER, CLOCK
 from fogveil.protocol.roster import Roster
@@ -57,14 +59,14 @@ class Fault:
         if not isinstance(plain, dict) or set(plain) - {field.name for field in fields(cls)}:
             raise ValueError("expected the keys at, kind, who, delay, seconds, stream, number")
         try:
-            fault = cls(**plain)
-        except TypeError:
-            raise ValueError("expected at least the keys at, kind and who") from None
-        numbers: tuple[Any, ...] = fault.at, fault.delay, fault.seconds, fault.number
-        if not all(isinstance(each, int | float) and isfinite(each) for each in numbers):
-            raise ValueError("expected numbers for at, delay, seconds and number")
-        if not 0 <= fault.at <= 1 or min(numbers) < 0:
-            raise ValueError("expected at from 0 to 1, and no negative number")
+            fault = TypeAdapter(cls).validate_python(plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+        numbers = fault.at, fault.delay, fault.seconds, fault.number
+        if not all(map(isfinite, numbers)) or min(numbers) < 0 or fault.at > 1:
+            raise ValueError("expected at from 0 to 1, and no negative or infinite number")
         return fault
 
 
@@ -91,16 +93,16 @@ class FaultPlan:
         names = (CLOCK, BROKER, *roster.all)
         try:
             plain = json.loads(text)
-            if not isinstance(plain, dict) or set(plain) != {"seed", "faults"}:
-                raise ValueError('expected {"seed":N,"faults":[…]}')  # noqa: TRY301
-            if not isinstance(plain["seed"], int) or not isinstance(plain["faults"], list):
-                raise ValueError("expected a whole number for seed, a list for faults")  # noqa: TRY004, TRY301
-            faults = tuple(map(Fault.parse, plain["faults"]))
+            match plain:
+                case {"seed": int(seed), "faults": list(listed), **others} if not others:
+                    faults = tuple(map(Fault.parse, listed))
+                case _:
+                    raise ValueError('expected {"seed":N,"faults":[…]}')  # noqa: TRY301
             for fault in faults:
                 _check(fault, kinds, names)
         except ValueError as error:
             raise InputError(f"--plan: is no plan of faults: {error}") from None
-        return cls(plain["seed"], faults)
+        return cls(seed, faults)
 
 
 def _check(fault: Fault, kinds: tuple[str, ...], names: tuple[str, ...]) -> None:

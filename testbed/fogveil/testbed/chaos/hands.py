@@ -1,4 +1,4 @@
-"""Real harm to real participants: signals to processes, the engine's orders for containers."""
+"""Real harm to participants: signals for processes, orders of the engine for containers."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ def shrink(
     is known to fail is returned.
 
     >>> faults = tuple(Fault(0.1 * n, "kill", who) for n, who in enumerate("abcd"))
-    >>> smallest = shrink(FaultPlan(1, faults), lambda plan: {"b", "d"} <= {f.who for f in plan.faults})
+    >>> plan = FaultPlan(1, faults)
+    >>> smallest = shrink(plan, lambda part: {"b", "d"} <= {fault.who for fault in part.faults})
     >>> [fault.who for fault in smallest.faults]
     ['b', 'd']
     """

@@ -141,9 +141,9 @@ class SimulatedLauncher:
             process.unread -= 1
             yield OutputLine(process.name, stream, text)
 
-    async def _wait(self, timeout: float) -> None:
+    async def _wait(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 await self._news.wait()
         except TimeoutError:
             pass
