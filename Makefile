@@ -82,9 +82,9 @@ docs-screenshots: .venv/.development chromium
 	@$(BIN)/python -m docs.website.screenshots
 
 # Tests in containers use the Docker engine that is running, or start one as root;
-# `make test NO_DOCKER=1` leaves them out.
+# `make test NO_DOCKER=1` leaves them out, and NO_HOSTS=1 those on hosts that are network namespaces.
 test: lint mosquitto tshark chromium
-	@$(BIN)/pytest -n auto -m "not slow and not docker"
+	@$(BIN)/pytest -n auto -m "not slow and not docker$(if $(NO_HOSTS), and not hosts)"
 	@test -n "$(NO_DOCKER)" || $(BIN)/pytest -m docker tests/docker
 
 test-slow: .venv/.development mosquitto chromium
@@ -95,9 +95,11 @@ bench-docker: .venv/.development mosquitto
 
 bench: .venv/.development
 	@$(BIN)/python -m benchmarks.engine
+	@$(BIN)/python -m benchmarks.worlds
 	@$(BIN)/python -m benchmarks.training
 	@$(BIN)/python -m benchmarks.brokers
 	@$(BIN)/python -m benchmarks.federated
+	@$(BIN)/python -m benchmarks.recovery
 	@$(BIN)/python -m benchmarks.secure_totals
 	@$(BIN)/python -m benchmarks.departures
 	@$(BIN)/python -m benchmarks.privacy

@@ -12,10 +12,12 @@ import fogveil.agent.policies as policies
 from fogveil.agent.learning.agent_base import LearningAgent
 from fogveil.agent.policy import Observation, Policy
 from fogveil.testbed.engine.embedded import simulate
+from fogveil.testbed.experiments.comparison import ComparedRun, Comparison, RunWork
 from fogveil.testbed.records.join import COLUMNS, Decisions
 from fogveil.testbed.records.summary import Summary
 from fogveil.testbed.scenario import load_scenario
 from fogveil.testbed.scenario.world import World, build_world
+from fogveil.testbed.workers.choice import execute, parse_workers
 
 ROOT = Path(__file__).parent.parent
 SCENARIOS = ROOT / "scenarios"
@@ -75,6 +77,11 @@ def mean_fog_loop(world: World, policy: Policy, seeds: Iterable[int] = range(1, 
         simulate(world.reseeded(seed), policy, [summary])
         delays.append(summary.result()["fog_loop"])
     return float(np.mean(delays))
+
+
+def run_outstanding(outstanding: Iterable[tuple[Comparison, ComparedRun]]) -> None:
+    """Do runs of comparisons on all cores."""
+    list(execute([RunWork(*each) for each in outstanding], parse_workers(None), print))
 
 
 def decide(agent: LearningAgent, observation: Observation) -> int:

@@ -56,11 +56,22 @@ def build_wheel(folder: Path) -> Path:
 class Up:
     """A testbed that runs for long enough to be disturbed."""
 
-    def __init__(self, client, folder: Path) -> None:
+    def __init__(self, client, folder: Path, *options: str, speed: float = 20) -> None:
         self.client, self.folder = client, folder
         # In the background SIGINT is ignored, also by child processes; in a terminal it is not.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        words = ["up", TINY, "--policy", "jsq", "--docker", "--speed", "20", "--out", folder]
+        words = [
+            "up",
+            TINY,
+            "--policy",
+            "jsq",
+            "--docker",
+            "--speed",
+            speed,
+            "--out",
+            folder,
+            *options,
+        ]
         self.process = subprocess.Popen(
             [*COMMAND, *map(str, words)],
             cwd=ROOT,
@@ -83,6 +94,10 @@ class Up:
         labels = {"label": [f"{FOLDER_LABEL}={self.folder}", f"{PARTICIPANT_LABEL}={name}"]}
         (container,) = self.client.containers.list(filters=labels)
         return container
+
+    def recoveries(self) -> int:
+        """Return how many losses the testbed has recovered from."""
+        return (self.folder / "testbed.log").read_text().count(" is back after ")
 
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)

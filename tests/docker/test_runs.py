@@ -137,7 +137,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_loss_is_noticed_named_and_ends_the_run(client, built, tmp_path, fault):
     """Side by side, for most of the time is waiting."""
-    ups = {name: Up(client, tmp_path / name) for name in ("fog-2", "broker", "agent")}
+    names = ("fog-2", "broker", "agent")
+    ups = {name: Up(client, tmp_path / name, "--on-loss", "end") for name in names}
     try:
         for name, up in ups.items():
             up.wait_until_busy()
@@ -151,6 +152,32 @@ def test_a_loss_is_noticed_named_and_ends_the_run(client, built, tmp_path, fault
     finally:
         for up in ups.values():
             up.close()
+
+
+def test_whoever_is_lost_is_replaced_by_another_container(client, built, tmp_path):
+    """One after the other: each is back before the next fault comes."""
+    faults = {"fog-2": "kill", "agent": "kill", "broker": "kill", "clock": "kill"}
+    faults |= {"cloud": "pause", "fog-1": "disconnect"}
+    up = Up(client, tmp_path, "--seed", "1", speed=15)
+    try:
+        up.wait_until_busy()
+        for number, (name, fault) in enumerate(faults.items(), 1):
+            before = up.container(name).id
+            FAULTS[fault](up.container(name))
+            deadline = time.monotonic() + ENDS_WITHIN
+            while up.recoveries() < number:
+                assert up.process.poll() is None, up.process.communicate()
+                assert time.monotonic() < deadline, f"{name} was not replaced"
+                time.sleep(0.1)
+            assert up.container(name).id != before
+        code, error, _ = up.end()
+        assert code == 0, error
+    finally:
+        up.close()
+    result = json.loads((tmp_path / "run.json").read_text())
+    assert sorted(loss["who"] for loss in result["losses"]) == sorted(faults)
+    calm = run_embedded(load_scenario(TINY, {"seed": 1}), "jsq")
+    assert result["run_hash"] == calm["run_hash"]
 
 
 @pytest.mark.parametrize(

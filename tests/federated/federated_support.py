@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from textwrap import dedent, indent
 from typing import Any
 
 from support import ROOT, SCENARIOS
@@ -125,7 +126,7 @@ def processes_of(log: Path) -> dict[str, int]:
 
 
 class Up:
-    """A testbed that the command started, slow enough to be disturbed."""
+    """A testbed that the command started, slow enough to be disturbed; a loss ends it."""
 
     def __init__(
         self, folder: Path, *arguments: Any, policy: str = "jsq", speed: float = 400
@@ -133,6 +134,7 @@ class Up:
         self.out, self.temporary = folder / "out", folder / "tmp"
         self.temporary.mkdir(parents=True)
         options = ("--horizon", 10**6, "--seed", SEED, "--speed", speed, "--out", self.out)
+        options += ("--on-loss", "end")
         self._ending = ExitStack()
         self.launcher = self._ending.enter_context(
             started(
@@ -223,6 +225,17 @@ def ending(*several: Up) -> Iterator[None]:
     finally:
         for each in several:
             each.end()
+
+
+def sabotage_participant(folder: Path, monkeypatch: Any, name: str, code: str) -> None:
+    """Make one participant run some code when it starts."""
+    condition = f"if any(word.endswith('/{name}/config.json') for word in sys.orig_argv):\n"
+    (folder / "lies").mkdir()
+    (folder / "lies" / "sitecustomize.py").write_text(
+        f"import sys\n{condition}{indent(dedent(code), '    ')}"
+    )
+    path = os.pathsep.join(filter(None, (str(folder / "lies"), os.environ.get("PYTHONPATH"))))
+    monkeypatch.setenv("PYTHONPATH", path)
 
 
 # --- participants started by hand ---------------------------------------------------------------

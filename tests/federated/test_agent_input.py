@@ -122,12 +122,20 @@ def test_whoever_tells_the_agent_other_times_than_the_clock_is_named(coming, dat
 
 # --- counts ---------------------------------------------------------------------------------------
 
+EVERY = 1000.0
+"""Seconds between two jobs, in which the first arrives wherever it is placed."""
 IMPLAUSIBLE = [
-    (Disclosed((0, 2, 0)), "fog-2 disclosed 2 queued jobs at time 2, when 1 had been placed on it"),
-    (Disclosed((0, 0, 2**32 - 1)), "fog-3 disclosed 4294967295 queued jobs at time 2, when 0 had"),
+    (
+        Disclosed((0, 2, 0)),
+        "fog-2 disclosed 2 queued jobs at time 2000, when 1 had been placed on it",
+    ),
+    (
+        Disclosed((0, 0, 2**32 - 1)),
+        "fog-3 disclosed 4294967295 queued jobs at time 2000, when 0 had",
+    ),
     (
         Disclosed((1, 1, 0), 3),
-        "cloud disclosed 3 queued jobs at time 2, when 2 had been placed any",
+        "cloud disclosed 3 queued jobs at time 2000, when 2 had been placed any",
     ),
 ]
 
@@ -153,7 +161,7 @@ def test_whoever_discloses_more_jobs_than_were_placed_is_named(ahead, disclosed,
 
     def decide():
         for job, row in enumerate(rows):
-            core.place(Workload(job=job, emitted=float(job)), None if ahead else row)
+            core.place(Workload(job=job, emitted=EVERY * job), None if ahead else row)
         if ahead:
             core.learn(rows)
 
@@ -161,3 +169,45 @@ def test_whoever_discloses_more_jobs_than_were_placed_is_named(ahead, disclosed,
         decide()
     assert str(error.value).startswith(sentence)
     assert error.value.who == sentence.split()[0]
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_nobody_counts_a_job_that_is_on_its_way(ahead):
+    core = DecisionCore(WORLD.agent, (Ahead if ahead else Looks)(WORLD.agent), lambda _: None)
+    rows = [Disclosed((0, 0, 0), 0), Disclosed((1, 0, 0), 0)]
+
+    def decide():
+        for job, row in enumerate(rows):
+            core.place(Workload(job=job, emitted=0.001 * job), None if ahead else row)
+            if ahead:
+                core.learn([row])
+
+    with pytest.raises(MisbehaviourError, match=r"0 of the 1 that had been placed on it had arr"):
+        decide()
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_what_a_liar_disclosed_is_hidden_from_the_policy(ahead):
+    seen, accused = [], []
+    kind = Ahead if ahead else Looks
+
+    class Keeps(kind):
+        def place(self, observation):
+            seen.append(observation.counts)
+            return 1
+
+        def learn(self, observation, _node):
+            seen.append(observation.counts)
+
+    core = DecisionCore(
+        WORLD.agent, Keeps(WORLD.agent), lambda _: None, accuse=lambda *who: accused.append(who)
+    )
+    rows = [Disclosed((0, 0, 0), 0), Disclosed((0, 0, 9), 0), Disclosed((0, 1, 0), 0)]
+    for job, row in enumerate(rows):
+        core.place(Workload(job=job, emitted=EVERY * job), None if ahead else row)
+    if ahead:
+        core.learn(rows)
+    assert [counts for counts in seen if counts] == [(0, 0, 0), (0, 0, -1), (0, 1, -1)]
+    assert accused == [
+        ("fog-3", "fog-3 disclosed 9 queued jobs at time 1000, when 0 had been placed on it")
+    ]

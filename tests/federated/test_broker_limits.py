@@ -167,7 +167,8 @@ def test_a_participant_that_floods_another_ends_the_run_by_name(tmp_path, broker
     )
     out = tmp_path / "out"
     words = ("--policy", f"{tmp_path}/mine.py:P", "--broker", broker, "--out", out)
-    done = fogveil("run", "tiny", "--federated", "--disclosure", "none", *words)
+    words += ("--disclosure", "none", "--on-loss", "end")
+    done = fogveil("run", "tiny", "--federated", *words)
     assert done.returncode == 3, done.stderr + (out / LOG).read_text()[-3000:]
     assert "the agent was lost at simulated time" in done.stderr
     assert "(reported by fog-1); fog-1: agent sent more than 10,000 messages" in done.stderr

@@ -247,7 +247,9 @@ class Ahead(Policy):
 @given(cuts=st.lists(st.integers(1, 7), min_size=1, max_size=12), lag=st.integers(0, 3))
 def test_decisions_in_windows_are_recorded_as_if_taken_one_by_one(cuts, lag):
     number = sum(cuts)
-    coming = [Workload(job=n, cluster=n % 2, category=n % 2, emitted=n / 4) for n in range(number)]
+    coming = [
+        Workload(job=n, cluster=n % 2, category=n % 2, emitted=1e3 * n) for n in range(number)
+    ]
     # Never more than were placed: the policy places job n on node n % 3.
     seen = [
         Disclosed(tuple(min(n // 2, len(range(node, n, 3))) for node in range(3)))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from textwrap import dedent, indent
-
 import pytest
-from federated_support import fogveil, make_scenario
+from federated_support import fogveil, make_scenario, sabotage_participant
 from support import SCENARIOS
 
 from fogveil.core.errors import InfrastructureError
@@ -135,16 +132,7 @@ SLOW = {
 def sabotage(tmp_path, monkeypatch):
     """Return a function that makes one participant run some code when it starts."""
 
-    def install(name: str, code: str) -> None:
-        condition = f"if any(word.endswith('/{name}/config.json') for word in sys.orig_argv):\n"
-        (tmp_path / "lies").mkdir()
-        (tmp_path / "lies" / "sitecustomize.py").write_text(
-            f"import sys\n{condition}{indent(dedent(code), '    ')}"
-        )
-        path = os.pathsep.join(filter(None, (str(tmp_path / "lies"), os.environ.get("PYTHONPATH"))))
-        monkeypatch.setenv("PYTHONPATH", path)
-
-    return install
+    return lambda name, code: sabotage_participant(tmp_path, monkeypatch, name, code)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_run_that_is_ended_keeps_no_temporary_folder(tmp_path):
 
 def test_a_run_that_lost_a_participant_names_the_folder_of_its_records(tmp_path):
     arguments = ("run", TINY, "--policy", "jsq", "--federated", "--horizon", 10**6, "--speed", 400)
-    with started(*arguments, TMPDIR=str(tmp_path)) as process:
+    with started(*arguments, "--on-loss", "end", TMPDIR=str(tmp_path)) as process:
         journals = "fogveil-*/participants/fog-?/journal-0000.csv"
         wait_until(lambda: len(list(tmp_path.glob(journals))) == 3)
         (folder,) = tmp_path.glob("fogveil-*")

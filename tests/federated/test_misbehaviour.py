@@ -386,7 +386,9 @@ def test_a_policy_that_fails_ends_the_command_with_code_2(tmp_path):
     command = ("run", TINY, "--federated", "--policy", "./p.py:P", "--out", tmp_path / "out")
     done = fogveil(*command, cwd=tmp_path)
     assert done.returncode == 2
-    first, *lines = done.stderr.splitlines()
+    # A slow machine shows progress first.
+    said = done.stderr.splitlines()
+    first, *lines = [line for line in said if "% done" not in line]
     assert re.fullmatch(
         r"fogveil: agent: policy P failed at time \S+: ValueError: no\\x1b\[2J", first
     )

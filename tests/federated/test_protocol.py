@@ -52,7 +52,8 @@ def fields_of(message) -> list[tuple[str, str, bool]]:
 
 def test_counts_are_all_that_crosses_the_boundary():
     assert fields_of(boundary_pb2.WatchResponse) == [("counts", "uint32", True)]
-    assert fields_of(boundary_pb2.WatchRequest) == []
+    place = [("episode", "uint32", False), ("index", "uint32", False)]
+    assert fields_of(boundary_pb2.WatchRequest) == place, "the agent's own place, of windows"
     (service,) = boundary_pb2.DESCRIPTOR.services_by_name.values()
     (method,) = service.methods
     assert (service.full_name, method.name) == ("fogveil.v1.QueueService", "Watch")
@@ -63,7 +64,8 @@ def test_counts_are_all_that_crosses_the_boundary():
 
 def test_shares_are_all_that_crosses_the_boundary_of_a_total():
     assert fields_of(total_pb2.TotalServiceWatchResponse) == [("shares", "fixed32", True)]
-    assert fields_of(total_pb2.TotalServiceWatchRequest) == []
+    place = [("episode", "uint32", False), ("index", "uint32", False)]
+    assert fields_of(total_pb2.TotalServiceWatchRequest) == place
 
 
 def test_a_providers_messages_to_the_clock_have_no_fields():

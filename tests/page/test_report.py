@@ -45,7 +45,7 @@ def _sweep(folder: Path) -> None:
         'scenario = "tiny"\npolicies = ["jsq", "random"]\nseeds = [1, 2]\n'
         "[grid]\nrate = [60, 90]\nhorizon = [500]\n"
     )
-    command("sweep", file, "--out", folder, "--jobs", 1)
+    command("sweep", file, "--out", folder, "--workers", 1)
 
 
 def _training(folder: Path) -> None:

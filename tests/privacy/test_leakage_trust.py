@@ -11,13 +11,15 @@ from fogveil.testbed.privacy.leakage.scoring import guess_prior, score, true_ser
 from fogveil.testbed.privacy.leakage.trust import Prior, Rehearsed, Trust, learn_trust
 from fogveil.testbed.scenario import load_scenario
 from fogveil.testbed.scenario.world import build_world
+from fogveil.testbed.workers.local import local_crew
 
 STRESS = load_scenario(SCENARIOS / "stress.toml", {"sources.scale": 100.0})
 
 
 def test_few_decisions_are_no_worse_than_the_best_guess():
     """In the first version the error was 88 % after 50 decisions, and 33 % without any."""
-    result = measure(AttackPlan(STRESS, Level.COUNT, 50 * 2, "jsq", permutations=3))
+    with local_crew(2) as crew:
+        result = measure(AttackPlan(STRESS, Level.COUNT, 50 * 2, "jsq", permutations=3), crew)
     guess = result["prior"]["error"]["mean"]
     assert len(result["attacker"]) >= 4
     for after in result["attacker"]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from support import SCENARIOS
+from support import SCENARIOS, run_outstanding
 
-from fogveil.testbed.experiments.comparison import Comparison, evaluate, execute, prepare
+from fogveil.testbed.experiments.comparison import Comparison, evaluate, prepare
 
 pytestmark = pytest.mark.slow
 SEEDS = 10
@@ -20,7 +20,7 @@ def rows_of(tmp_path, file, names, rates, **overrides):
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     horizon = dotted.pop("horizon", 10_000.0)
     comparison = Comparison(file, dotted, names, rates, (horizon,), SEEDS, tmp_path)
-    list(execute(comparison, prepare(comparison)[1]))
+    run_outstanding((comparison, run) for run in prepare(comparison)[1])
     return {(row.policy, row.rate): row for row in evaluate(comparison, "setr")}
 
 
@@ -69,7 +69,7 @@ def test_from_the_total_alone_veil_total_is_near_the_oracle_on_every_seed(tmp_pa
         *(SCENARIOS / "stress.toml", {}, ("veil-total", "setr"), (rate,), (10_000.0,), 20),
         tmp_path,
     )
-    list(execute(comparison, prepare(comparison)[1]))
+    run_outstanding((comparison, run) for run in prepare(comparison)[1])
     loops = {
         run: json.loads(comparison.path_of(run).read_text(encoding="utf-8"))["summary"]["fog_loop"]
         for run in comparison.runs()

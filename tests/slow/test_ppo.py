@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from support import ROOT
+from support import ROOT, run_outstanding
 
-from fogveil.testbed.experiments.comparison import Comparison, evaluate, execute, prepare
+from fogveil.testbed.experiments.comparison import Comparison, evaluate, prepare
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def test_a_ppo_trained_for_a_minute_beats_policies_that_see_nothing(tmp_path):
     comparison = Comparison(
         "paper", {}, (ppo, *blind), (100.0,), (10_000.0,), 5, tmp_path / "blind"
     )
-    list(execute(comparison, prepare(comparison)[1]))
+    run_outstanding((comparison, run) for run in prepare(comparison)[1])
     delays = {row.policy: row.measures["fog_loop"].mean for row in evaluate(comparison, "random")}
     for name in blind:
         assert delays["ppo"] < 0.5 * delays[name], delays

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support import ANY_SHAPE, ONE_NODE, SCENARIOS, make_run, make_world
+from support import ANY_SHAPE, ONE_NODE, SCENARIOS, make_run, make_world, run_outstanding
 
 from fogveil.agent.policy import Level, Policy
 from fogveil.core.errors import InputError
@@ -14,7 +14,6 @@ from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.experiments.comparison import (
     Comparison,
     evaluate,
-    execute,
     parse_numbers,
     prepare,
 )
@@ -140,7 +139,7 @@ def comparison_of(tmp_path, *names, file=TINY, **options):
 
 def execute_all(comparison):
     done, to_do = prepare(comparison)
-    list(execute(comparison, to_do))
+    run_outstanding((comparison, run) for run in to_do)
     return len(done)
 
 

@@ -23,10 +23,11 @@ from fogveil.testbed.experiments.change.plan import (
     TRANSFERRED,
     trainings,
 )
-from fogveil.testbed.experiments.planned_work import Task, execute_task
+from fogveil.testbed.experiments.planned_work import Task
 from fogveil.testbed.records.job_times import JobTimes, JobTimesRecord
 from fogveil.testbed.report.change_figure import Look, Panel, plot_changes
 from fogveil.testbed.scenario.world import build_world
+from fogveil.testbed.workers.work import compute_here
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 GAP = 10.0
@@ -102,8 +103,8 @@ def test_a_training_is_transferred_and_takes_over_at_the_change(tmp_path, monkey
     monkeypatch.setattr(plan, "OUT", tmp_path)
     monkeypatch.setattr(plan, "QUARTER", 4000)
     training = next(t for t in trainings() if (t.kind.name, t.method) == ("departure", TRANSFERRED))
-    work = execution.TransferTraining(training)
-    execute_task(Task(1.0, other=work))
+    work = execution.transfer_of(training)
+    compute_here(Task(1.0, other=work))
     assert work.name == "departure-transferred-41"
     assert training.finished
     assert Transfer(FILE).digest in training.light.read_bytes().decode(errors="ignore")
@@ -128,9 +129,9 @@ def test_what_is_finished_is_not_done_again(tmp_path, monkeypatch):
     assert len(todo.trainings) == planned
     assert len(todo.later_runs) == planned * plan.SEEDS
     run = next(task for task in todo.runs if task.run and task.run.policy == "jsq")
-    execute_task(run)
+    compute_here(run)
     adapting = next(task for task in todo.runs if task.other and "auto" in task.other.path.name)
-    execute_task(adapting)
+    compute_here(adapting)
     assert adapting.name == ""
     assert len(execution.find_outstanding().runs) == len(todo.runs) - 2
     assert execution.read_times(KINDS[0], "jsq", run.run.seed)[0].emitted.size > 1000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from operator import gt
 
 from fogveil.agent.decision_record import Decision, observed_counts
@@ -28,9 +29,14 @@ class DecisionCore:
         policy: Policy,
         record: Callable[[Decision], None],
         latencies: Iterable[LatencyChange] = (),
+        accuse: Callable[[str, str], None] | None = None,
     ) -> None:
-        """Begin an episode; `latencies` are those from an instant on, in order of time."""
+        """Begin an episode; `latencies` are those from an instant on, in order of time.
+
+        `accuse` is told who discloses what cannot be, and why; by default that is an error.
+        """
         self._view, self._policy, self._record = view, policy, record
+        self._accuse = accuse or _refuse
         self.visibility = Visibility.of(policy)
         self.decides_ahead = type(policy).decides_ahead
         self._undisclosed: deque[tuple[Observation, int, float, float | None]] = deque()
@@ -40,15 +46,21 @@ class DecisionCore:
         self._latencies = deque(latencies)
         self._placed = [0] * len(view.nodes)
         """Jobs on each node by the decisions whose disclosures have come."""
+        self._under_way: list[tuple[float, int]] = []
+        """When which of them arrive at which node, as a heap."""
+        self._arrived = [0] * len(view.nodes)
+        self._distrusted: frozenset[int] = frozenset()
+        """The nodes that disclosed what cannot be."""
 
     def place(self, workload: Workload, disclosed: Disclosed | None) -> tuple[int, Placement]:
         """Return the node for a workload and its placement; None: the disclosures come later."""
         emission = workload.emitted, workload.job, workload.cluster, workload.category
         attempt = workload.attempt or 1
+        if disclosed is not None and not self.decides_ahead:
+            disclosed = self._checked(emission[0], disclosed)
         public = Observation(*emission, available=self.available, attempt=attempt)
         observation = public
         if disclosed is not None and not self.decides_ahead:
-            self._check(emission[0], disclosed)
             observation = self._observation(public, disclosed)
         while self._latencies and self._latencies[0].at <= emission[0]:
             change = self._latencies.popleft()
@@ -74,9 +86,10 @@ class DecisionCore:
         for disclosed in rows:
             public, node, arrival, demand = self._undisclosed.popleft()
             time, job, cluster, category = public[:4]
-            self._check(time, disclosed)
+            credible = self._checked(time, disclosed)
             self._placed[node] += 1
-            observation = self._observation(public, disclosed)
+            heappush(self._under_way, (arrival, node))
+            observation = self._observation(public, credible)
             if self.decides_ahead:
                 call_learn(self._policy, observation, node)
             counts = observed_counts(observation)
@@ -87,17 +100,32 @@ class DecisionCore:
             public[:4], *disclosed, available=public.available, attempt=public.attempt
         )
 
-    def _check(self, time: float, disclosed: Disclosed) -> None:
-        """Refuse counts of more jobs than were placed: whoever discloses them is named."""
-        if any(map(gt, disclosed.counts, self._placed)):
-            counts = zip(self._view.nodes, disclosed.counts, self._placed, strict=True)
-            name, count, placed = next(each for each in counts if each[1] > each[2])
-            raise _implausible(name, count, time, f"{placed} had been placed on it")
+    def _checked(self, time: float, disclosed: Disclosed) -> Disclosed:
+        """Return what can be, and accuse whoever discloses more jobs than can have arrived."""
+        under_way, arrived = self._under_way, self._arrived
+        while under_way and under_way[0][0] <= time:
+            arrived[heappop(under_way)[1]] += 1
+        if self._distrusted:
+            disclosed = disclosed.hiding(self._distrusted)
+        if any(map(gt, disclosed.counts, arrived)):
+            nodes = range(len(arrived))
+            liars = [node for node in nodes if disclosed.counts[node] > arrived[node]]
+            for node in liars:
+                self._accuse_of_count(self._view.nodes[node], disclosed.counts[node], time, node)
+            self._distrusted |= frozenset(liars)
+            disclosed = disclosed.hiding(self._distrusted)
         if disclosed.cloud_count is not None and disclosed.cloud_count > sum(self._placed):
-            placed_anywhere = f"{sum(self._placed)} had been placed anywhere"
-            raise _implausible(self._view.cloud, disclosed.cloud_count, time, placed_anywhere)
+            self._accuse_of_count(self._view.cloud, disclosed.cloud_count, time)
+        return disclosed
+
+    def _accuse_of_count(self, name: str, count: int, time: float, node: int | None = None) -> None:
+        placed = sum(self._placed) if node is None else self._placed[node]
+        when = f"{placed} had been placed {'anywhere' if node is None else 'on it'}"
+        if count <= placed and node is not None:
+            when = f"{self._arrived[node]} of the {placed} that had been placed on it had arrived"
+        sentence = f"{name} disclosed {count} queued jobs at time {time:.6g}, when {when}"
+        self._accuse(name, sentence)
 
 
-def _implausible(name: str, count: int, time: float, placed: str) -> MisbehaviourError:
-    sentence = f"{name} disclosed {count} queued jobs at time {time:.6g}, when {placed}"
-    return MisbehaviourError(name, sentence)
+def _refuse(name: str, sentence: str) -> None:
+    raise MisbehaviourError(name, sentence)

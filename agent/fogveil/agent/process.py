@@ -6,12 +6,14 @@ import logging
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import fogveil.agent.policies as policies
 from fogveil.agent.adaptation_host import AdaptationHost
 from fogveil.agent.boundary_client import BoundaryClient
 from fogveil.agent.episode import Episode
 from fogveil.agent.inbox import Inbox
+from fogveil.agent.marks import Marks
 from fogveil.agent.policy import Policy
 from fogveil.agent.policy_call import watching
 from fogveil.agent.settings import AgentSettings
@@ -82,12 +84,14 @@ class AgentProcess:
         self._adaptation: AdaptationHost | None = None
         self._now = 0.0
         self.recording = settings.recording(lambda: self._now)
-        self.boundary = BoundaryClient(settings, view, settings.providers, self.recording)
+        self._marks = Marks(settings)
+        self.boundary = BoundaryClient(settings, self._marks, self.recording)
         self._inbox = Inbox(view, settings.emissions)
         recovers = settings.recovers
         ask = self._ask if recovers else None
         self._workloads = {n: OrderedInbox(n, repeats=recovers) for n in settings.sources}
         self._emitted = {n: ArrivalCounter("workload", n, ask) for n in settings.sources}
+        self._outgoing = Outgoing(self._publish)
         self._decisions = 0
         self._last_report = 0.0
         self._watching = ExitStack()
@@ -95,9 +99,12 @@ class AgentProcess:
     def connect(self, clock: ClockClient, relay: BrokerClient) -> None:
         """Speak to the others through these."""
         self._clock, self.relay = clock, relay
+        self.boundary.repeats = lambda: clock.repeats
         relay.on_loss = lambda: clock.report_lost(BROKER)
-        self._outgoing = Outgoing(relay.publish)
         clock.on_repeat = lambda repeat: self._outgoing.repeat(repeat.name, repeat.received)
+
+    def _publish(self, topic: str, payload: bytes) -> None:
+        self.relay.publish(topic, payload)
 
     def _ask(self, sender: str) -> None:
         """Ask for workloads of a sources process that we lack."""
@@ -141,7 +148,8 @@ class AgentProcess:
                     await episode.catch_up()
                     clock.send(agent_done=AgentDone(enough=self._end(episode)))
                 else:
-                    done = AgentDone(placed=await self._decide(episode, order.grant))
+                    placed = await self._decide(episode, order.grant)
+                    done = AgentDone(placed=placed, marked=self._marks.take_unsaid())
                     await clock.send_now(JoinRequest(agent_done=done))
                     episode.flush()
                     self._report_status(episode)
@@ -155,6 +163,7 @@ class AgentProcess:
     def _begin(self, begin: Begin) -> Episode:
         self._inbox.reset()
         self._outgoing.begin()
+        self._marks.begin(begin.episode)
         self.boundary.begin(begin.episode)
         for name, inbox in self._workloads.items():
             inbox.begin(begin.episode)
@@ -168,6 +177,7 @@ class AgentProcess:
             self._view,
             policy,
             self.boundary,
+            self._marks,
             self._settings.folder,
             window=self._settings.window,
             latencies=self._settings.latency_changes,
@@ -201,7 +211,7 @@ class AgentProcess:
 
     async def _decide(self, episode: Episode, grant: Grant) -> list[int]:
         """Decide a window, publish its placements and return how many each provider gets."""
-        self._now = grant.until
+        self._now = self._marks.now = grant.until
         for counter, expected in zip(self._emitted.values(), grant.expect, strict=True):
             await counter.wait_for(expected)
         announced = dict(zip(self._emitted, grant.expect, strict=True))
@@ -228,5 +238,7 @@ class AgentProcess:
             self._last_report = time.monotonic()
             learner = self._training or self._adaptation
             progress = learner.status() if learner else {}
-            seen = {"queued": episode.queued, "counts": episode.counts}
+            seen: dict[str, Any] = {"queued": episode.queued, "counts": episode.counts}
+            if self._marks.names:
+                seen["marked"] = sorted(self._marks.names)
             report(agent={"decisions": self._decisions, **seen, **progress})

@@ -52,3 +52,6 @@ class AgentSettings(Settings):
     adaptation: AdaptationSettings | None
     window: int
     """Decisions per window; 1 is lockstep, 0 lets the policy's nature decide."""
+    late_after: float = 30.0
+    """Seconds in which a provider must tell a count that others have told, where the run goes on
+    without one that does not."""

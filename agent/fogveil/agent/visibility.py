@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from fogveil.agent.decision_record import UNSEEN
@@ -22,6 +23,11 @@ class Disclosed(NamedTuple):
     total: int | None = None
     """The sum of all counts, where nothing else is disclosed."""
     load: Load | None = None
+
+    def hiding(self, silent: Collection[int]) -> Disclosed:
+        """Return the same without what some nodes tell."""
+        counts = tuple(UNSEEN if n in silent else count for n, count in enumerate(self.counts))
+        return self._replace(counts=counts, load=self.load and self.load.hiding(silent))
 
 
 class Visibility:

@@ -19,7 +19,12 @@ PROTOCOL = 4
 """Version of the protocol; participants of different ones do not talk."""
 WELCOME = (("welcome", "yes"),)
 """Initial metadata by which the clock admits a participant."""
+HEARD = "heard"
+"""Key of the metadata that say how many of a participant's messages of the episode the clock has
+handled: one that was lost says so many once more."""
 LARGEST_MESSAGE = 4 * 2**20
+MOST_CALLS = 4096
+"""Calls that a server answers at a time: more than a run has participants."""
 HANDSHAKE_WITHIN = 20
 """Seconds."""
 
@@ -67,7 +72,9 @@ async def start_server(
         interceptors.append(
             AccessInterceptor(settings.run, secure=settings.secure, recording=recording)
         )
-    server = aio.server(options=OPTIONS, interceptors=interceptors)
+    server = aio.server(
+        options=OPTIONS, interceptors=interceptors, maximum_concurrent_rpcs=MOST_CALLS
+    )
     for register_service in register:
         register_service(server)
     credentials = settings.credentials
@@ -98,7 +105,8 @@ def dial(
 ) -> aio.Channel:
     """Return a channel to a participant that must prove to be `peer`; it connects when used."""
     if host := simulated_host.get():
-        return host.dial(address)  # type: ignore[no-any-return]
+        simulated: aio.Channel = host.dial(address)
+        return simulated
     credentials = settings.credentials
     if credentials:
         # The certificate names the participant, not the address it listens on.

@@ -12,7 +12,7 @@ from grpc import aio
 
 from fogveil.core.errors import FogveilError, InfrastructureError, InputError, LostError
 from fogveil.core.safe_text import safe_text
-from fogveil.protocol.channels import PROTOCOL, REFUSALS, WELCOME, dial
+from fogveil.protocol.channels import HEARD, PROTOCOL, REFUSALS, WELCOME, dial
 from fogveil.protocol.identity import CLOCK, Identity
 from fogveil.protocol.recording import Recording
 from fogveil.protocol.settings import Settings
@@ -56,6 +56,8 @@ class ClockClient:
         self._orders: asyncio.Queue[JoinResponse] = asyncio.Queue()
         self._episode = self._received = 0
         """Orders of this episode."""
+        self._heard = 0
+        """How many of our answers of this episode the clock had heard when we joined."""
         self._loss_reported = False
         self._receiving = self._ended = False
         self._stream_ended = asyncio.Event()
@@ -65,6 +67,11 @@ class ClockClient:
         """Called where somebody lacks messages that we have published."""
         self.time = 0.0
         """The last instant that was granted."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether we were lost, and have not yet said everything once more."""
+        return len(self._said) < self._heard
 
     # --- what we say -----------------------------------------------------------------------------
 
@@ -138,6 +145,7 @@ class ClockClient:
                 raise self._stream_error(await self._call.code(), await self._call.details())
             if settings.recovers:
                 self._written = 0
+                self._heard = int(dict(metadata or ()).get(HEARD, 0))
         self._news.set()
 
     async def join_again(self, error: FogveilError) -> None:
@@ -218,6 +226,8 @@ class ClockClient:
             self.on_repeat(order.repeat)
             return False
         if kind == "begin":  # all answers of the last episode were heard
+            if self._received:
+                self._heard = 0
             self._episode, self._received = order.begin.episode, 0
             self._said.clear()
             self._written = 0
@@ -272,12 +282,10 @@ async def join_clock(
     clock = ClockClient(settings, recording)
     sending = asyncio.ensure_future(clock.send_queued())
     try:
-        try:
+        if settings.recovers:
+            await clock.join_again(LostError(CLOCK, "the clock cannot be reached"))
+        else:
             await clock.join()
-        except LostError as error:
-            if not settings.recovers:
-                raise
-            await clock.join_again(error)
         yield clock
     except LostError as error:
         await clock.report_loss(error.who)

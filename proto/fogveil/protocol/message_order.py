@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -33,25 +33,37 @@ CHUNK = 16384
 
 MOST_DROPPED = 10_000
 """Messages of one sender that are dropped in an episode: an honest one sends none that is."""
-MOST_REPEATED = 10_000_000
-"""Messages of one sender that are dropped in an episode because they came before."""
 MOST_EARLY_BYTES = 64 * 2**20
 """Bytes of one sender's messages that are kept until those before them arrive."""
 
-_dropped: Counter[str] = Counter()
-"""Messages that this process has dropped, by sender."""
+
+class _Dropped:
+    """What this process has dropped."""
+
+    by_sender: ClassVar[Counter[str]] = Counter()
+    ends_run = True
+
+
+def bear_floods() -> None:
+    """From now on, drop a sender's useless messages without end: the run goes on."""
+    _Dropped.ends_run = False
 
 
 def _drop(sender: str, layout: str, *values: object) -> None:
-    """Log that a message was dropped; LostError where a sender does not stop."""
-    _dropped[sender] += 1
-    if _dropped[sender] > MOST_DROPPED:
-        raise LostError(
-            sender,
-            f"{sender} sent more than {MOST_DROPPED:,} messages that are malformed, repeated or "
-            "out of order",
-        )
-    log.warning(layout, *values)
+    """Log that a message was dropped; LostError where a sender does not stop, if that ends runs."""
+    _Dropped.by_sender[sender] += 1
+    dropped = _Dropped.by_sender[sender]
+    if dropped <= MOST_DROPPED:
+        log.warning(layout, *values)
+        return
+    sentence = (
+        f"{sender} sent more than {MOST_DROPPED:,} messages that are malformed, repeated or "
+        "out of order"
+    )
+    if _Dropped.ends_run:
+        raise LostError(sender, sentence)
+    if dropped == MOST_DROPPED + 1:
+        log.warning("%s: those that follow are dropped in silence", sentence)
 
 
 class OrderedInbox:
@@ -80,8 +92,7 @@ class OrderedInbox:
         self._early_bytes = 0
         self._digests: dict[int, int] = {}
         """Of the messages that came, by number, where they may come again."""
-        self._repeated = 0
-        _dropped.pop(self.sender, None)
+        _Dropped.by_sender.pop(self.sender, None)
 
     @property
     def taken(self) -> int:
@@ -104,7 +115,11 @@ class OrderedInbox:
             )
             return []
         if sequence != self._next and isinstance(message, Message):
-            self._early_bytes += message.ByteSize()
+            size = message.ByteSize()
+            if self._early_bytes + size > MOST_EARLY_BYTES and self._repeats:
+                self._digests.pop(sequence, None)
+                return []  # it is asked for again when it is next
+            self._early_bytes += size
             if self._early_bytes > MOST_EARLY_BYTES:
                 raise LostError(
                     self.sender,
@@ -128,11 +143,6 @@ class OrderedInbox:
             return False
         if episode == self._episode and self._digests[sequence] != hash(content):
             raise MisbehaviourError(self.sender, _differing(self.sender, sequence))
-        self._repeated += 1
-        if self._repeated > MOST_REPEATED:
-            raise LostError(
-                self.sender, f"{self.sender} sent more than {MOST_REPEATED:,} messages again"
-            )
         return True
 
     def _drop_reason(self, episode: int, sequence: int) -> str | None:

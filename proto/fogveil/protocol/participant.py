@@ -22,6 +22,7 @@ import uvloop
 from fogveil.core.errors import FogveilError, InfrastructureError, LostError, MisbehaviourError
 from fogveil.core.safe_text import log_safely, safe_text
 from fogveil.protocol import health
+from fogveil.protocol.message_order import bear_floods
 from fogveil.protocol.privileges import become_user, raise_file_limit
 from fogveil.protocol.recording import Recording, close_all
 from fogveil.protocol.settings import Settings, read_settings
@@ -108,6 +109,8 @@ def main(
         settings = read_settings(arguments.config, kind)
         if prepare:
             prepare(settings)
+        if settings.recovers:
+            bear_floods()
         if settings.user is not None:
             become_user(settings.user, settings.folder)
             settings = replace(settings, folder=Path())

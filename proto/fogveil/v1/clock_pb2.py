@@ -24,45 +24,45 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66ogveil/v1/clock.proto\x12\nfogveil.v1\"\xf8\x02\n\x0bJoinRequest\x12\"\n\x05hello\x18\x01 \x01(\x0b\x32\x11.fogveil.v1.HelloH\x00\x12-\n\x0b\x61gent_ready\x18\x02 \x01(\x0b\x32\x16.fogveil.v1.AgentReadyH\x00\x12\x33\n\x0eprovider_ready\x18\x03 \x01(\x0b\x32\x19.fogveil.v1.ProviderReadyH\x00\x12/\n\x0csources_done\x18\x04 \x01(\x0b\x32\x17.fogveil.v1.SourcesDoneH\x00\x12+\n\nagent_done\x18\x05 \x01(\x0b\x32\x15.fogveil.v1.AgentDoneH\x00\x12\x31\n\rprovider_done\x18\x06 \x01(\x0b\x32\x18.fogveil.v1.ProviderDoneH\x00\x12 \n\x04lost\x18\x07 \x01(\x0b\x32\x10.fogveil.v1.LostH\x00\x12&\n\x07missing\x18\x08 \x01(\x0b\x32\x13.fogveil.v1.MissingH\x00\x42\x06\n\x04kind\"e\n\x05Hello\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08protocol\x18\x02 \x01(\r\x12\x0b\n\x03run\x18\x03 \x01(\t\x12\x10\n\x08received\x18\x04 \x01(\r\x12\x0f\n\x07\x65pisode\x18\x05 \x01(\r\x12\x0c\n\x04said\x18\x06 \x01(\r\"a\n\nAgentReady\x12\x1e\n\x04look\x18\x01 \x01(\x0e\x32\x10.fogveil.v1.Look\x12\r\n\x05\x63loud\x18\x02 \x01(\x08\x12\x14\n\x0c\x66irst_window\x18\x03 \x01(\r\x12\x0e\n\x06window\x18\x04 \x01(\r\"\x0f\n\rProviderReady\"-\n\x0bSourcesDone\x12\x0c\n\x04next\x18\x01 \x03(\x01\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"+\n\tAgentDone\x12\x0e\n\x06placed\x18\x01 \x03(\r\x12\x0e\n\x06\x65nough\x18\x02 \x01(\x08\"\x0e\n\x0cProviderDone\"\x14\n\x04Lost\x12\x0c\n\x04name\x18\x01 \x01(\t\")\n\x07Missing\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08received\x18\x02 \x01(\r\"\xcc\x01\n\x0cJoinResponse\x12\"\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x11.fogveil.v1.BeginH\x00\x12\"\n\x05grant\x18\x02 \x01(\x0b\x32\x11.fogveil.v1.GrantH\x00\x12\x1e\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x0f.fogveil.v1.EndH\x00\x12&\n\x07members\x18\x04 \x01(\x0b\x32\x13.fogveil.v1.MembersH\x00\x12$\n\x06repeat\x18\x05 \x01(\x0b\x32\x12.fogveil.v1.RepeatH\x00\x42\x06\n\x04kind\"N\n\x05\x42\x65gin\x12\x0f\n\x07\x65pisode\x18\x01 \x01(\r\x12\x0c\n\x04\x64raw\x18\x02 \x01(\r\x12\x17\n\x0frepeated_orders\x18\x03 \x01(\r\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"X\n\x07Members\x12\x0c\n\x04time\x18\x01 \x01(\x01\x12\x11\n\tavailable\x18\x02 \x03(\r\x12\x0f\n\x07telling\x18\x03 \x03(\r\x12\x0c\n\x04\x62\x61\x63k\x18\x04 \x03(\r\x12\r\n\x05\x65poch\x18\x05 \x01(\r\"h\n\x05Grant\x12\r\n\x05until\x18\x01 \x01(\x01\x12\x12\n\nobserve_at\x18\x02 \x03(\x01\x12\x0e\n\x06\x65xpect\x18\x03 \x03(\r\x12\x0f\n\x07\x66orward\x18\x04 \x01(\x08\x12\r\n\x05\x66lush\x18\x05 \x01(\x08\x12\x0c\n\x04last\x18\x06 \x01(\x08\"(\n\x06Repeat\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08received\x18\x02 \x01(\r\"\'\n\x03\x45nd\x12\x0e\n\x06\x66\x61iled\x18\x01 \x01(\x08\x12\x10\n\x08sentence\x18\x02 \x01(\t*M\n\x04Look\x12\x14\n\x10LOOK_UNSPECIFIED\x10\x00\x12\x0e\n\nLOOK_NEVER\x10\x01\x12\x0f\n\x0bLOOK_BEFORE\x10\x02\x12\x0e\n\nLOOK_AFTER\x10\x03\x32M\n\x0c\x43lockService\x12=\n\x04Join\x12\x17.fogveil.v1.JoinRequest\x1a\x18.fogveil.v1.JoinResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66ogveil/v1/clock.proto\x12\nfogveil.v1\"\xf8\x02\n\x0bJoinRequest\x12\"\n\x05hello\x18\x01 \x01(\x0b\x32\x11.fogveil.v1.HelloH\x00\x12-\n\x0b\x61gent_ready\x18\x02 \x01(\x0b\x32\x16.fogveil.v1.AgentReadyH\x00\x12\x33\n\x0eprovider_ready\x18\x03 \x01(\x0b\x32\x19.fogveil.v1.ProviderReadyH\x00\x12/\n\x0csources_done\x18\x04 \x01(\x0b\x32\x17.fogveil.v1.SourcesDoneH\x00\x12+\n\nagent_done\x18\x05 \x01(\x0b\x32\x15.fogveil.v1.AgentDoneH\x00\x12\x31\n\rprovider_done\x18\x06 \x01(\x0b\x32\x18.fogveil.v1.ProviderDoneH\x00\x12 \n\x04lost\x18\x07 \x01(\x0b\x32\x10.fogveil.v1.LostH\x00\x12&\n\x07missing\x18\x08 \x01(\x0b\x32\x13.fogveil.v1.MissingH\x00\x42\x06\n\x04kind\"e\n\x05Hello\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08protocol\x18\x02 \x01(\r\x12\x0b\n\x03run\x18\x03 \x01(\t\x12\x10\n\x08received\x18\x04 \x01(\r\x12\x0f\n\x07\x65pisode\x18\x05 \x01(\r\x12\x0c\n\x04said\x18\x06 \x01(\r\"q\n\nAgentReady\x12\x1e\n\x04look\x18\x01 \x01(\x0e\x32\x10.fogveil.v1.Look\x12\r\n\x05\x63loud\x18\x02 \x01(\x08\x12\x14\n\x0c\x66irst_window\x18\x03 \x01(\r\x12\x0e\n\x06window\x18\x04 \x01(\r\x12\x0e\n\x06marked\x18\x05 \x03(\r\"\x0f\n\rProviderReady\"-\n\x0bSourcesDone\x12\x0c\n\x04next\x18\x01 \x03(\x01\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\";\n\tAgentDone\x12\x0e\n\x06placed\x18\x01 \x03(\r\x12\x0e\n\x06\x65nough\x18\x02 \x01(\x08\x12\x0e\n\x06marked\x18\x03 \x03(\r\"\x0e\n\x0cProviderDone\"\x14\n\x04Lost\x12\x0c\n\x04name\x18\x01 \x01(\t\")\n\x07Missing\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08received\x18\x02 \x01(\r\"\xcc\x01\n\x0cJoinResponse\x12\"\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x11.fogveil.v1.BeginH\x00\x12\"\n\x05grant\x18\x02 \x01(\x0b\x32\x11.fogveil.v1.GrantH\x00\x12\x1e\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x0f.fogveil.v1.EndH\x00\x12&\n\x07members\x18\x04 \x01(\x0b\x32\x13.fogveil.v1.MembersH\x00\x12$\n\x06repeat\x18\x05 \x01(\x0b\x32\x12.fogveil.v1.RepeatH\x00\x42\x06\n\x04kind\"N\n\x05\x42\x65gin\x12\x0f\n\x07\x65pisode\x18\x01 \x01(\r\x12\x0c\n\x04\x64raw\x18\x02 \x01(\r\x12\x17\n\x0frepeated_orders\x18\x03 \x01(\r\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"X\n\x07Members\x12\x0c\n\x04time\x18\x01 \x01(\x01\x12\x11\n\tavailable\x18\x02 \x03(\r\x12\x0f\n\x07telling\x18\x03 \x03(\r\x12\x0c\n\x04\x62\x61\x63k\x18\x04 \x03(\r\x12\r\n\x05\x65poch\x18\x05 \x01(\r\"h\n\x05Grant\x12\r\n\x05until\x18\x01 \x01(\x01\x12\x12\n\nobserve_at\x18\x02 \x03(\x01\x12\x0e\n\x06\x65xpect\x18\x03 \x03(\r\x12\x0f\n\x07\x66orward\x18\x04 \x01(\x08\x12\r\n\x05\x66lush\x18\x05 \x01(\x08\x12\x0c\n\x04last\x18\x06 \x01(\x08\"(\n\x06Repeat\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08received\x18\x02 \x01(\r\"\'\n\x03\x45nd\x12\x0e\n\x06\x66\x61iled\x18\x01 \x01(\x08\x12\x10\n\x08sentence\x18\x02 \x01(\t*M\n\x04Look\x12\x14\n\x10LOOK_UNSPECIFIED\x10\x00\x12\x0e\n\nLOOK_NEVER\x10\x01\x12\x0f\n\x0bLOOK_BEFORE\x10\x02\x12\x0e\n\nLOOK_AFTER\x10\x03\x32M\n\x0c\x43lockService\x12=\n\x04Join\x12\x17.fogveil.v1.JoinRequest\x1a\x18.fogveil.v1.JoinResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fogveil.v1.clock_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LOOK']._serialized_start=1375
-  _globals['_LOOK']._serialized_end=1452
+  _globals['_LOOK']._serialized_start=1407
+  _globals['_LOOK']._serialized_end=1484
   _globals['_JOINREQUEST']._serialized_start=39
   _globals['_JOINREQUEST']._serialized_end=415
   _globals['_HELLO']._serialized_start=417
   _globals['_HELLO']._serialized_end=518
   _globals['_AGENTREADY']._serialized_start=520
-  _globals['_AGENTREADY']._serialized_end=617
-  _globals['_PROVIDERREADY']._serialized_start=619
-  _globals['_PROVIDERREADY']._serialized_end=634
-  _globals['_SOURCESDONE']._serialized_start=636
-  _globals['_SOURCESDONE']._serialized_end=681
-  _globals['_AGENTDONE']._serialized_start=683
-  _globals['_AGENTDONE']._serialized_end=726
-  _globals['_PROVIDERDONE']._serialized_start=728
-  _globals['_PROVIDERDONE']._serialized_end=742
-  _globals['_LOST']._serialized_start=744
-  _globals['_LOST']._serialized_end=764
-  _globals['_MISSING']._serialized_start=766
-  _globals['_MISSING']._serialized_end=807
-  _globals['_JOINRESPONSE']._serialized_start=810
-  _globals['_JOINRESPONSE']._serialized_end=1014
-  _globals['_BEGIN']._serialized_start=1016
-  _globals['_BEGIN']._serialized_end=1094
-  _globals['_MEMBERS']._serialized_start=1096
-  _globals['_MEMBERS']._serialized_end=1184
-  _globals['_GRANT']._serialized_start=1186
-  _globals['_GRANT']._serialized_end=1290
-  _globals['_REPEAT']._serialized_start=1292
-  _globals['_REPEAT']._serialized_end=1332
-  _globals['_END']._serialized_start=1334
-  _globals['_END']._serialized_end=1373
-  _globals['_CLOCKSERVICE']._serialized_start=1454
-  _globals['_CLOCKSERVICE']._serialized_end=1531
+  _globals['_AGENTREADY']._serialized_end=633
+  _globals['_PROVIDERREADY']._serialized_start=635
+  _globals['_PROVIDERREADY']._serialized_end=650
+  _globals['_SOURCESDONE']._serialized_start=652
+  _globals['_SOURCESDONE']._serialized_end=697
+  _globals['_AGENTDONE']._serialized_start=699
+  _globals['_AGENTDONE']._serialized_end=758
+  _globals['_PROVIDERDONE']._serialized_start=760
+  _globals['_PROVIDERDONE']._serialized_end=774
+  _globals['_LOST']._serialized_start=776
+  _globals['_LOST']._serialized_end=796
+  _globals['_MISSING']._serialized_start=798
+  _globals['_MISSING']._serialized_end=839
+  _globals['_JOINRESPONSE']._serialized_start=842
+  _globals['_JOINRESPONSE']._serialized_end=1046
+  _globals['_BEGIN']._serialized_start=1048
+  _globals['_BEGIN']._serialized_end=1126
+  _globals['_MEMBERS']._serialized_start=1128
+  _globals['_MEMBERS']._serialized_end=1216
+  _globals['_GRANT']._serialized_start=1218
+  _globals['_GRANT']._serialized_end=1322
+  _globals['_REPEAT']._serialized_start=1324
+  _globals['_REPEAT']._serialized_end=1364
+  _globals['_END']._serialized_start=1366
+  _globals['_END']._serialized_end=1405
+  _globals['_CLOCKSERVICE']._serialized_start=1486
+  _globals['_CLOCKSERVICE']._serialized_end=1563
 # @@protoc_insertion_point(module_scope)

@@ -148,12 +148,17 @@ class AgentReady(_message.Message):
     CLOUD_FIELD_NUMBER: _builtins.int
     FIRST_WINDOW_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
+    MARKED_FIELD_NUMBER: _builtins.int
     look: Global___Look.ValueType
     cloud: _builtins.bool
     """Whether it looks at the Cloud, too."""
     first_window: _builtins.int
     """Decisions in the first window, and in those after it."""
     window: _builtins.int
+    @_builtins.property
+    def marked(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The Fog providers that it marked in episodes before, by their numbers."""
+
     def __init__(
         self,
         *,
@@ -161,10 +166,11 @@ class AgentReady(_message.Message):
         cloud: _builtins.bool = ...,
         first_window: _builtins.int = ...,
         window: _builtins.int = ...,
+        marked: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cloud", b"cloud", "first_window", b"first_window", "look", b"look", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cloud", b"cloud", "first_window", b"first_window", "look", b"look", "marked", b"marked", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -223,21 +229,29 @@ class AgentDone(_message.Message):
 
     PLACED_FIELD_NUMBER: _builtins.int
     ENOUGH_FIELD_NUMBER: _builtins.int
+    MARKED_FIELD_NUMBER: _builtins.int
     enough: _builtins.bool
     """It wants no further episode: its training is over."""
     @_builtins.property
     def placed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How many went to each provider, in the order of the scenario."""
 
+    @_builtins.property
+    def marked(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The Fog providers that it has marked since it last said so, by their numbers: it reads no count of
+        theirs any more, so they are granted no windows in which nothing but the count is asked of them.
+        """
+
     def __init__(
         self,
         *,
         placed: _abc.Iterable[_builtins.int] | None = ...,
         enough: _builtins.bool = ...,
+        marked: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enough", b"enough", "placed", b"placed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enough", b"enough", "marked", b"marked", "placed", b"placed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

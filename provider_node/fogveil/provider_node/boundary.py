@@ -35,6 +35,8 @@ class _WatchStream:
         self._keeps = keeps
         self._watcher: asyncio.Future[Any] | None = None
         """The agent's call, once it can be written to; None if it ended before that."""
+        self._replaced: asyncio.Future[None] | None = None
+        """What the present watcher's call waits for."""
         self._unwatched = asyncio.Event()
         self._unwatched.set()
         self._told: list[Any] = []
@@ -77,6 +79,9 @@ class _WatchStream:
             # A count is sent once: a second watcher would take some of the first one's.
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "somebody watches already")
         loop = asyncio.get_running_loop()
+        if self._replaced and not self._replaced.done():
+            self._replaced.set_result(None)  # else a caller could have us keep calls without end
+        self._replaced = replaced = loop.create_future()
         self._watcher = watcher = loop.create_future()
         self._unwatched.clear()
         try:
@@ -86,7 +91,7 @@ class _WatchStream:
                 await self._catch_up(request, context, watcher)
             if self._watcher is watcher:
                 watcher.set_result(context)
-                await loop.create_future()  # until the watcher is gone
+                await replaced  # or until the watcher is gone
         finally:
             if self._watcher is watcher:  # else somebody watches in its place
                 self._watcher = None

@@ -85,6 +85,7 @@ class ProviderProcess:
         self._aggregates = {n: OrderedInbox(n, repeats=recovers) for n in settings.fogs}
         self._closed = {name: ArrivalCounter("window", name, ask) for name in settings.fogs}
         """Windows whose aggregates have all arrived, by Fog provider."""
+        self._outgoing = Outgoing(self._publish, keeps=recovers)
         self._windows_forwarded = 0
         self._repeated = 0
         """Orders to carry out again, after a crash, without telling anybody anything."""
@@ -94,8 +95,10 @@ class ProviderProcess:
         """Speak to the others through these."""
         self._clock, self.relay = clock, relay
         relay.on_loss = lambda: clock.report_lost(BROKER)
-        self._outgoing = Outgoing(relay.publish, keeps=self._settings.recovers)
         clock.on_repeat = self._send_again
+
+    def _publish(self, topic: str, payload: bytes) -> None:
+        self.relay.publish(topic, payload)
 
     def _ask(self, sender: str) -> None:
         """Ask for a sender's messages that we lack."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -19,18 +20,20 @@ from fogveil.core.errors import InputError
 from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.experiments.comparison import (
     Comparison,
-    execute,
+    RunWork,
     prepare,
     results_by_policy,
 )
+from fogveil.testbed.experiments.planned_work import execute_outstanding
 from fogveil.testbed.experiments.sweep.definition import Sweep, read_sweep
-from fogveil.testbed.experiments.sweep.execution import claim
-from fogveil.testbed.experiments.sweep.execution import execute as execute_sweep
+from fogveil.testbed.experiments.sweep.execution import claim, write_results
 from fogveil.testbed.experiments.sweep.plan import SweepPlan
 from fogveil.testbed.report.averages import PolicyAverage, Result, average_runs, average_table
 from fogveil.testbed.scenario import Scenario
+from fogveil.testbed.workers.choice import Workers, execute, parse_workers
 
 ORACLE = "setr"
+_log = logging.getLogger("fogveil")
 
 
 def compare(
@@ -42,13 +45,15 @@ def compare(
     seeds: int = 5,
     reference: AnyPolicy = ORACLE,
     out: str | Path | None = None,
+    workers: int | str | None = None,
 ) -> pa.Table:
     """Compare policies on equal workloads: a row for each scenario, rate, horizon and policy.
 
     Every measure has its mean over the seeds, and in a column `…_ci95` the half-width of its 95 %
     interval; `fog_loop_ratio` is to the reference policy, paired by seed. Policies are names,
     files, classes or objects; each is given the disclosure level that it needs. Named ones run on
-    all cores, and with `out` finished runs are kept and not repeated.
+    all cores, or on `workers` (as the option --workers); with `out` finished runs are kept and not
+    repeated.
     """
     chosen = _listed(scenarios, (Scenario, str, Path, dict), "scenarios", "'tiny'")
     named = _listed(policies, (str, Path, Policy, type), "policies", "'jsq'")
@@ -56,9 +61,10 @@ def compare(
         check_policy(policy)
     check_count(seeds, "seeds", "runs")
     rates, horizons = _numbers(rates, "rates"), _numbers(horizons, "horizons")
+    crew = parse_workers(workers, "workers")
     with _folder(out) as folder:
         tables = [
-            _compare_one(as_scenario(each), named, rates, horizons, seeds, reference, folder)
+            _compare_one(as_scenario(each), named, rates, horizons, seeds, reference, folder, crew)
             for each in chosen
         ]
     return pa.concat_tables(tables)
@@ -101,6 +107,7 @@ def _compare_one(
     seeds: int,
     reference: AnyPolicy,
     folder: Path,
+    workers: Workers,
 ) -> pa.Table:
     everybody = list({_key(policy): policy for policy in (*policies, reference)}.values())
     comparison = Comparison(
@@ -115,7 +122,8 @@ def _compare_one(
     results: dict[tuple[str, float | None, float], list[Result]] = {}
     if comparison.policies:
         _, outstanding = prepare(comparison)
-        for _ in execute(comparison, outstanding):
+        pieces = [RunWork(comparison, run) for run in outstanding]
+        for _ in execute(pieces, workers, _log.warning):
             pass
         results |= results_by_policy(comparison)
     for policy in everybody:
@@ -190,17 +198,17 @@ def sweep(
     definition: Sweep | Mapping[str, Any] | str | Path,
     *,
     out: str | Path | None = None,
-    workers: int | None = None,
+    workers: int | str | None = None,
     force: bool = False,
 ) -> pa.Table:
     """Run policies over a grid of scenario keys and seeds; return a row per run.
 
     `definition` is a TOML file, or its content: `scenario`, `policies`, `seeds`, `grid`, `points`,
     `set`, `agents`. With `out` the results are kept: the same sweep continues where it stopped, and
-    a folder with something else is refused unless `force`.
+    a folder with something else is refused unless `force`. `workers` is as for the option
+    --workers: a number of processes, "dask://HOST:PORT" or "slurm:FILE".
     """
-    if workers is not None:
-        check_count(workers, "workers", "processes")
+    chosen = parse_workers(workers, "workers")
     if isinstance(definition, str | Path):
         definition = read_sweep(Path(definition))
     elif not isinstance(definition, Sweep):
@@ -209,7 +217,10 @@ def sweep(
         plan = SweepPlan(definition, folder)
         outstanding = plan.find_outstanding()  # which refuses what is wrong
         claim(plan, force=force)
-        return execute_sweep(plan, outstanding, workers)
+        if any(outstanding):
+            with chosen.open(_log.warning) as crew:
+                execute_outstanding(outstanding, crew, lambda _task: None)
+        return write_results(plan)
 
 
 def plot(

@@ -70,6 +70,8 @@ class Windows:
         self._tells_providers = tells_providers
         self._member_changes = members
         crashing = {change.node for change in members if change.crash}
+        self._marked: set[int] = set()
+        """Fog providers whose counts the agent does not read any more."""
         self._orders_kept = {roster.fogs[node] for node in crashing}
         """Who will need its orders again when it is back from a crash."""
         self.down: set[str] = set()
@@ -160,6 +162,7 @@ class Windows:
         if kind == "agent_ready" and name == AGENT and self._ready is None:
             self._check(message.agent_ready)
             self._ready = message.agent_ready
+            self._marked = set(self._ready.marked)
             return self._is_ready(name)
         if kind == "agent_done" and name == AGENT:
             return self._agent_done(message.agent_done)
@@ -415,6 +418,7 @@ class Windows:
             raise ProtocolError(AGENT, "sent agent_done out of turn")
         if len(done.placed) != len(self._placed) or sum(done.placed) != len(window.instants):
             raise ProtocolError(AGENT, "did not place as many workloads as it was granted")
+        self._marked.update(done.marked)
         self._window = None
         self.decisions += len(window.instants)
         self._placed = [a + b for a, b in zip(self._placed, done.placed, strict=True)]
@@ -438,9 +442,10 @@ class Windows:
         forward = flush or (self._ready.cloud and bool(instants))
         orders: list[Order] = []
         for number, name in enumerate(self.roster.fogs):
-            if name in self.down:
+            unread = number in self._marked
+            if name in self.down or (unread and not forward):
                 continue
-            seen = [] if number in self.members.silent else instants
+            seen = [] if unread or number in self.members.silent else instants
             placed = self._placed[number]
             order = grant(until, seen, [placed], forward=forward, flush=flush, last=last)
             orders.append((name, order))

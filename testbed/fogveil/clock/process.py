@@ -18,7 +18,7 @@ from fogveil.clock.settings import ClockSettings
 from fogveil.clock.state import ProtocolError
 from fogveil.core.errors import InfrastructureError, LostError
 from fogveil.core.safe_text import safe_text
-from fogveil.protocol.channels import PROTOCOL, WELCOME, start_server
+from fogveil.protocol.channels import HEARD, PROTOCOL, WELCOME, start_server
 from fogveil.protocol.identity import BROKER, Identity, peer_of
 from fogveil.protocol.input_log import InputLog, read_log
 from fogveil.protocol.limits import LARGEST_WINDOW
@@ -213,9 +213,12 @@ class Clock(ClockServiceServicer):
         return self._recovers and (self._secure or not self._session.seats[name].present)
 
     async def _write(self, name: str, context: Any) -> None:
-        outbox, news = self._session.seats[name].outbox, asyncio.Event()
+        seat, news = self._session.seats[name], asyncio.Event()
+        outbox, handled = seat.outbox, len(seat.handled)
         outbox.on_news = news.set
-        await context.send_initial_metadata(WELCOME)
+        await context.send_initial_metadata(
+            (*WELCOME, (HEARD, str(handled))) if self._recovers and handled else WELCOME
+        )
         while True:
             news.clear()
             while self._streams[name] is context and (order := outbox.next()):
@@ -359,7 +362,8 @@ class Clock(ClockServiceServicer):
             pacing.cancel()
         if self._windows.episode >= 0:
             self.report_status()
-        report(finished=self._failure is None)
+        if self._recovers:
+            report(finished=self._failure is None)
         for seat in self._session.seats.values():
             if seat.present:
                 seat.outbox.end(self._end())

@@ -64,14 +64,17 @@ class SourcesProcess:
         self._expected = ExpectedResults(settings.name, cloud=settings.providers[-1])
         self._records: ClusterRecords | None = None
         self._now = 0.0
+        self._outgoing = Outgoing(self._publish, keeps=recovers)
         self.recording = settings.recording(lambda: self._now)
 
     def connect(self, clock: ClockClient, relay: BrokerClient) -> None:
         """Speak to the others through these."""
         self._clock, self.relay = clock, relay
         relay.on_loss = lambda: clock.report_lost(BROKER)
-        self._outgoing = Outgoing(relay.publish, keeps=self._settings.recovers)
         clock.on_repeat = lambda repeat: self._outgoing.repeat(AGENT, repeat.received)
+
+    def _publish(self, topic: str, payload: bytes) -> None:
+        self.relay.publish(topic, payload)
 
     def _ask(self, sender: str) -> None:
         """Ask for a provider's messages that we lack."""

@@ -30,8 +30,8 @@ def sabotage(product):
 
         _before_compressed_when_fast = _WatchStream._serve_watcher
 
-        async def _serve_watcher(self, context):
-            await _before_compressed_when_fast(self, _Context(context))
+        async def _serve_watcher(self, request, context):
+            await _before_compressed_when_fast(self, request, _Context(context))
 
         _WatchStream._serve_watcher = _serve_watcher
         """,

@@ -8,8 +8,8 @@ CAUGHT_BY = "messages"
 def sabotage(product):
     replace(
         product / "fogveil/protocol/clock_client.py",
-        "hello=Hello(name=settings.name,",
-        "hello=Hello(name=_greeting(settings),",
+        "name=settings.name,",
+        "name=_greeting(settings),",
     )
     append(
         product / "fogveil/protocol/clock_client.py",

@@ -28,8 +28,8 @@ def sabotage(product):
 
         _before_initial_metadata = _WatchStream._serve_watcher
 
-        async def _serve_watcher(self, context):
-            await _before_initial_metadata(self, _Context(context))
+        async def _serve_watcher(self, request, context):
+            await _before_initial_metadata(self, request, _Context(context))
 
         _WatchStream._serve_watcher = _serve_watcher
         """,

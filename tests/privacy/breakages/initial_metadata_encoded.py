@@ -29,8 +29,8 @@ def sabotage(product):
 
         _before_initial_metadata_encoded = _WatchStream._serve_watcher
 
-        async def _serve_watcher(self, context):
-            await _before_initial_metadata_encoded(self, _Context(context))
+        async def _serve_watcher(self, request, context):
+            await _before_initial_metadata_encoded(self, request, _Context(context))
 
         _WatchStream._serve_watcher = _serve_watcher
         """,

@@ -8,6 +8,6 @@ CAUGHT_BY = "messages"
 def sabotage(product):
     replace(
         product / "fogveil/agent/boundary_client.py",
-        "QueueServiceStub(channel).Watch(WatchRequest())",
-        'QueueServiceStub(channel).Watch(WatchRequest.FromString(b"\\x08\\x05"))',
+        "QueueServiceStub(channel).Watch(WatchRequest(**place))",
+        'QueueServiceStub(channel).Watch(WatchRequest.FromString(b"\\x18\\x05"))',
     )

@@ -9,5 +9,5 @@ def sabotage(product):
     replace(
         product / "fogveil/clock/process.py",
         "await context.send_initial_metadata(WELCOME)",
-        'await context.send_initial_metadata((*WELCOME, ("x-joined", str(len(self._outboxes)))))',
+        'await context.send_initial_metadata((*WELCOME, ("x-joined", str(len(self._streams)))))',
     )

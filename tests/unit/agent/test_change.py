@@ -9,6 +9,7 @@ from support import MemorySink, make_world
 import fogveil.agent.policies as policies
 from fogveil.agent.inference.fog_belief import FogBelief
 from fogveil.agent.inference.fog_bounds import Model
+from fogveil.agent.inference.instants import Instants
 from fogveil.agent.inference.node_belief import NodeBelief
 from fogveil.agent.inference.service_bounds import ServiceBounds
 from fogveil.agent.inference.soft_means import SoftMeans
@@ -119,22 +120,32 @@ def test_a_node_that_joins_late_is_tried():
     assert policy.belief.fired == []
 
 
-def node_of(kind=CountKind.WAITING):
-    means = SoftMeans(1, 1, 10.0)
-    return NodeBelief(0, kind, means), means
+class ToldNode(NodeBelief):
+    """A node that is told every instant."""
+
+    def __init__(self, kind=CountKind.WAITING):
+        super().__init__(0, kind, SoftMeans(1, 1, 10.0), Instants())
+
+    def at(self, now, count=None):
+        self._instants.move(now)
+        if count is None:
+            self.miss()
+        else:
+            self.observe(count)
 
 
 def test_what_a_node_did_unseen_teaches_nothing():
-    node, means = node_of()
-    node.observe(0.0, 0)
+    node = ToldNode()
+    means = node._means
+    node.at(0.0, 0)
     for job in range(4):
         node.place(1.0 + job, job, 0)
-    node.observe(5.0, 3)
-    before = means.estimates.mean
-    node.miss(20.0)
-    node.miss(90.0)
-    node.observe(100.0, 2)
-    assert means.estimates.mean == before
+    node.at(5.0, 3)
+    before = means.row(0)
+    node.at(20.0)
+    node.at(90.0)
+    node.at(100.0, 2)
+    assert means.row(0) == before
     assert node.finished == []
     # One is in service from its beginning, since the node is back; two wait.
     free = node.free_for(100.0, 99, [10.0])[0]
@@ -142,15 +153,15 @@ def test_what_a_node_did_unseen_teaches_nothing():
 
 
 def test_a_lost_job_leaves_the_belief():
-    node, _ = node_of(CountKind.IN_SYSTEM)
-    node.observe(0.0, 0)
+    node = ToldNode(CountKind.IN_SYSTEM)
+    node.at(0.0, 0)
     for job in range(3):
         node.place(1.0 + job, job, 0)
-    node.observe(2.5, 2)
+    node.at(2.5, 2)
     for job in (0, 2, 77):
         node.forget(job)
     assert node.in_transit == 0
-    node.observe(4.0, 1)
+    node.at(4.0, 1)
     assert [job.job for job in node._jobs] == [1]
 
 

@@ -247,7 +247,7 @@ def test_backlog_and_jobs_in_transit():
     belief.placed(4, job=1, cluster=0, category=2)
     belief.placed(4, job=2, cluster=0, category=2)
     assert belief.in_transit[4] == 2
-    assert belief.backlogs == [0.0] * 10
+    assert belief.backlogs.tolist() == [0.0] * 10
     arrived = view.up[0][2][4] + 1.0
     belief.observe(counted(arrived, (0, 0, 0, 0, 2, 0, 0, 0, 0, 0)))
     assert belief.in_transit[4] == 0

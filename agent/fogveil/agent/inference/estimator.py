@@ -11,7 +11,7 @@ from fogveil.agent.inference.evidence import CountEvidence, Evidence, TotalEvide
 from fogveil.agent.inference.fog_belief import FogBelief
 from fogveil.agent.inference.fog_bounds import Model
 from fogveil.agent.inference.population import Population, Prior
-from fogveil.agent.inference.transcript import Floats, Transcript, as_table
+from fogveil.agent.inference.transcript import Floats, Transcript
 from fogveil.agent.policy import AgentView
 from fogveil.core.disclosure import Level
 from fogveil.core.randomness import drawn
@@ -62,7 +62,7 @@ def _believe(
     for number, (observation, node) in enumerate(transcript.decisions, 1):
         belief.observe(observation)
         if number in marks:
-            believed[number] = ServiceEstimate(as_table(view, belief.service), explained=False)
+            believed[number] = ServiceEstimate(belief.service, explained=False)
             if belief.bounds.model is Model.PRODUCT:
                 constant.append(number)
         belief.placed(node, observation.job, observation.cluster, observation.category)

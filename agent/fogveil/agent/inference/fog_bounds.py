@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
+from heapq import heapify, heappop, heappush
 
+from fogveil.agent.inference.instants import Instants
 from fogveil.agent.inference.node_bounds import NodeBounds
-from fogveil.agent.inference.service_bounds import Contradiction, ServiceBounds
+from fogveil.agent.inference.service_bounds import Contradiction, Floats, ServiceBounds
 from fogveil.agent.inference.soft_means import Table
 from fogveil.agent.policy import AgentView
 
@@ -40,14 +43,16 @@ class FogBounds:
     one from the jobs that are at the nodes then.
     """
 
-    def __init__(self, view: AgentView) -> None:
+    def __init__(self, view: AgentView, instants: Instants) -> None:
         self._view = view
+        self._instants = instants
         self.model = Model.PRODUCT
         self._service = self._fresh_bounds()
-        self.nodes = [NodeBounds(view.count) for _ in view.nodes]
+        self.nodes = [NodeBounds(view.count, instants) for _ in view.nodes]
+        self._loaded: set[int] = set()
+        """The nodes that count jobs: time alone informs of them."""
         self.survived = 0
         """Instants that the current model has stood."""
-        self._now = 0.0
         self._informed = 0
         """Informative instants that the current model has stood, summed over the nodes."""
         self.changed: list[int] = []
@@ -67,6 +72,11 @@ class FogBounds:
         """Upper bounds of service times, infinite where nothing is known."""
         return self._service.high
 
+    @property
+    def limits(self) -> tuple[Floats, Floats]:
+        """Both bounds as arrays."""
+        return self._service.limits
+
     def update(self, view: AgentView) -> None:
         """Place by other latencies from now on."""
         self._view = view
@@ -74,7 +84,7 @@ class FogBounds:
     def placed(self, node: int, job: int, cluster: int, category: int) -> None:
         """Add a placement at the instant last observed."""
         if self.model is not Model.NONE:
-            arrival = self._now + self._view.up[cluster][category][node]
+            arrival = self._instants.now + self._view.up[cluster][category][node]
             self.nodes[node].place(arrival, job, category)
 
     def forget(self, job: int) -> None:
@@ -82,20 +92,21 @@ class FogBounds:
         for node in self.nodes:
             node.forget(job)
 
-    def observe(self, now: float, counts: Sequence[int]) -> bool:
-        """Update by the counts of an instant; return whether the bounds of service changed."""
-        self._now = now
+    def observe(self, counts: Sequence[int], moved: AbstractSet[int]) -> bool:
+        """Update by the counts of an instant; return whether the bounds of service changed.
+
+        Only the nodes that `moved` have another count than at the instant before, or an arrival.
+        """
         self.changed.clear()
         self.works_changed = False
         if self.model is Model.NONE:
             return False
         self.survived += 1
+        low = self._service.low
         try:
-            changed = {
-                number
-                for number, node in enumerate(self.nodes)
-                if self._observe_node(node, now, counts[number], self.low[number])
-            }
+            quiet = self._loaded - moved
+            changed = {node for node in quiet if self.nodes[node].outlasts(low[node])}
+            changed |= {node for node in moved if self._observe_node(node, counts[node])}
         except Contradiction:  # not even a FIFO with one server
             self._weaken(Model.NONE)
             return True
@@ -105,19 +116,24 @@ class FogBounds:
             self._weaken(Model.CELLS if self.model is Model.PRODUCT else Model.NONE)
             return True
 
-    @staticmethod
-    def _observe_node(node: NodeBounds, now: float, count: int, known_low: list[float]) -> bool:
-        if count >= 0:
-            return node.observe(now, count, known_low)
-        node.miss(now)
-        return False
+    def _observe_node(self, number: int, count: int) -> bool:
+        node = self.nodes[number]
+        if count < 0:
+            node.miss()
+            self._loaded.discard(number)
+            return False
+        informative = node.observe(count, self._service.low[number])
+        (self._loaded.add if node.loaded else self._loaded.discard)(number)
+        return informative
 
     def _propagate(self, changed: set[int]) -> bool:
         tightened = False
+        queue = list(changed)
+        heapify(queue)
         for _ in range(ROUNDS):
-            if not changed:
+            if not queue:
                 break
-            number = min(changed)
+            number = heappop(queue)
             changed.remove(number)
             try:
                 affected = self._propagate_node(number)
@@ -127,6 +143,8 @@ class FogBounds:
                 self.relearn(number)
                 tightened = True
                 continue
+            for other in affected - changed:
+                heappush(queue, other)
             changed |= affected
             tightened |= bool(affected)
             self._informed += 1
@@ -173,6 +191,8 @@ class FogBounds:
                 node.jobs.clear()
             else:
                 node.restart()
+        if model is Model.NONE:
+            self._loaded.clear()
 
     def _fresh_bounds(self) -> ServiceBounds:
         return ServiceBounds(

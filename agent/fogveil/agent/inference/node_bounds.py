@@ -6,6 +6,7 @@ from bisect import insort
 from math import inf
 from typing import NamedTuple
 
+from fogveil.agent.inference.instants import Instants
 from fogveil.agent.inference.own_job import OwnJob
 from fogveil.agent.inference.service_bounds import ROUNDING, Contradiction
 from fogveil.core.disclosure import CountKind
@@ -47,10 +48,12 @@ class NodeBounds:
     """Brackets the starts (waiting) or finishes (in-system) of own jobs between two counts.
 
     Then start = max(arrival, finish of the one before) and finish = start + service propagate the
-    brackets forward and backward along the queue.
+    brackets forward and backward along the queue. It need not observe a count that is as before
+    while no job arrives.
     """
 
-    def __init__(self, kind: CountKind) -> None:
+    def __init__(self, kind: CountKind, instants: Instants) -> None:
+        self._instants = instants
         self._waiting = kind is CountKind.WAITING
         self.jobs: list[BoundedJob] = []
         """In order of arrival, those in transit last."""
@@ -59,19 +62,24 @@ class NodeBounds:
         """Jobs that have left the count: finished, or started for a waiting count."""
         self._free_low = self._free_high = -inf
         """Bounds of the finish of the job before the first."""
-        self._now = -inf
-        self._absent = -inf
-        """When the node last told no count."""
+        self._told: float | None = None
+        """When a node that tells no count told the last one."""
 
     def place(self, arrival: float, job: int, category: int) -> None:
         """Add a job placed on this node."""
         insort(self.jobs, BoundedJob(arrival, job, category))
 
-    def observe(self, now: float, count: int, known_low: list[float]) -> bool:
+    @property
+    def loaded(self) -> bool:
+        """Whether jobs that have arrived are still in the count."""
+        return self._departed < self._arrived
+
+    def observe(self, count: int, known_low: list[float]) -> bool:
         """Update the brackets by a count; return whether `propagate` may tighten any bound."""
-        if self._absent > self._now:
-            self._resume(now, count)
-        jobs, before = self.jobs, self._now
+        now, before = self._instants.now, self._instants.before
+        if self._told is not None:
+            self._resume(now, before, count)
+        jobs = self.jobs
         arrived = self._arrived
         while arrived < len(jobs) and jobs[arrived].arrival <= now:
             arrived += 1
@@ -86,12 +94,30 @@ class NodeBounds:
             else:
                 job.finish_low = max(job.finish_low, before)
                 job.finish_high = min(job.finish_high, now)
-        self._arrived, self._departed, self._now = arrived, departed, now
+        self._arrived, self._departed = arrived, departed
         if departed < arrived:
-            informative |= self._outlasts(known_low)
+            informative |= self.outlasts(known_low)
         if departed > KEPT + KEPT // 2:
             self._drop(departed - KEPT)
         return informative
+
+    def outlasts(self, known_low: list[float]) -> bool:
+        """Bound the job in service from below, now that it is there; return whether that informs.
+
+        It does where the job outlasts its known bounds.
+        """
+        now = self._instants.now
+        if self._waiting:
+            self.jobs[self._departed].start_low = now
+            if not self._departed:
+                return False
+            job = self.jobs[self._departed - 1]
+        else:
+            job = self.jobs[self._departed]
+            free = self.jobs[self._departed - 1].finish_high if self._departed else self._free_high
+            job.start_high = min(job.start_high, max(job.arrival, free))
+        job.finish_low = max(job.finish_low, now)
+        return now - job.start_high > known_low[job.category]
 
     def forget(self, number: int) -> None:
         """Remove a job that was lost; what it implied for others ends with the absence."""
@@ -101,9 +127,10 @@ class NodeBounds:
             self._arrived -= place < self._arrived
             self._departed -= place < self._departed
 
-    def miss(self, now: float) -> None:
-        """Note that the node told no count at a decision instant."""
-        self._absent = now
+    def miss(self) -> None:
+        """Note that the node tells no count at this instant."""
+        if self._told is None:
+            self._told = self._instants.before
 
     def propagate(self, low: list[float], high: list[float]) -> Bounds:
         """Tighten the jobs' bounds by those of service; return the bounds of service they imply."""
@@ -113,17 +140,18 @@ class NodeBounds:
 
     def restart(self) -> None:
         """Keep the jobs that may still be there and what the last count implies; drop the rest."""
+        last_told = self._instants.now if self._told is None else self._told
         finished = self._departed - 1 if self._waiting else self._departed
         if finished > 0:
             self._drop(finished)
-            self._free_low, self._free_high = -inf, self._now
+            self._free_low, self._free_high = -inf, last_told
         for job in self.jobs:
             job.reset()
         if self._waiting and self._departed:
-            self.jobs[0].start_high = self._now
+            self.jobs[0].start_high = last_told
 
-    def _resume(self, now: float, count: int) -> None:
-        """Continue after an absence: what left meanwhile was served or lost, unseen.
+    def _resume(self, now: float, absent: float, count: int) -> None:
+        """Continue after an absence, noticed last at `absent`: what left was served or lost.
 
         The jobs that are still there are served after it; a waiting count does not tell when the
         first of them can be.
@@ -133,58 +161,57 @@ class NodeBounds:
         del self.jobs[:left]
         for job in self.jobs:
             job.reset()
-        self._arrived, self._departed, self._now = arrived - left, 0, self._absent
-        self._free_low, self._free_high = self._absent, inf if self._waiting else now
+        self._arrived, self._departed, self._told = arrived - left, 0, None
+        self._free_low, self._free_high = absent, inf if self._waiting else now
 
     def _sweep_forward(self, jobs: list[BoundedJob], low: list[float], high: list[float]) -> None:
         free_low, free_high = self._free_low, self._free_high
-        for job in jobs:
-            job.start_low = max(job.start_low, free_low)
-            free_high = max(free_high, job.arrival)
-            job.start_high = min(job.start_high, free_high)
-            free_low = job.start_low + low[job.category]
-            job.finish_low = max(job.finish_low, free_low)
-            free_high = job.start_high + high[job.category]
-            job.finish_high = min(job.finish_high, free_high)
+        for job in jobs:  # comparisons cost a fraction of calls of min and max
+            category = job.category
+            if job.start_low < free_low:
+                job.start_low = free_low
+            if free_high < job.arrival:
+                free_high = job.arrival
+            if job.start_high > free_high:
+                job.start_high = free_high
+            free_low = job.start_low + low[category]
+            if job.finish_low < free_low:
+                job.finish_low = free_low
+            free_high = job.start_high + high[category]
+            if job.finish_high > free_high:
+                job.finish_high = free_high
             free_low, free_high = job.finish_low, job.finish_high
 
     def _sweep_backward(
         self, jobs: list[BoundedJob], low: list[float], high: list[float]
     ) -> Bounds:
-        bounds = Bounds(low.copy(), high.copy())
+        lows, highs = low.copy(), high.copy()
         next_low, next_high = -inf, inf
         for job in reversed(jobs):
             category = job.category
-            job.finish_low = max(job.finish_low, next_low)
-            job.finish_high = min(job.finish_high, next_high)
-            next_low = job.finish_low - high[category]
-            job.start_low = max(job.start_low, next_low)
-            next_high = job.finish_high - low[category]
-            job.start_high = min(job.start_high, next_high)
-            if job.start_low > job.start_high or job.finish_low > job.finish_high:
+            if job.finish_low < next_low:
+                job.finish_low = next_low
+            if job.finish_high > next_high:
+                job.finish_high = next_high
+            start_low = job.finish_low - high[category]
+            if job.start_low < start_low:
+                job.start_low = start_low
+            start_high = job.finish_high - low[category]
+            if job.start_high > start_high:
+                job.start_high = start_high
+            start_low, start_high = job.start_low, job.start_high
+            finish_low, finish_high = job.finish_low, job.finish_high
+            if start_low > start_high or finish_low > finish_high:
                 job.check()
-            shortest, longest = job.finish_low - job.start_high, job.finish_high - job.start_low
-            bounds.low[category] = max(bounds.low[category], shortest)
-            bounds.high[category] = min(bounds.high[category], longest)
+            if finish_low - start_high > lows[category]:
+                lows[category] = finish_low - start_high
+            if finish_high - start_low < highs[category]:
+                highs[category] = finish_high - start_low
             # Only a job that had to wait bounds from below when the one before it finished.
-            waited = job.start_low > job.arrival + ROUNDING * (1 + abs(job.arrival))
-            next_low = job.start_low if waited else -inf
-            next_high = job.start_high
-        return bounds
-
-    def _outlasts(self, known_low: list[float]) -> bool:
-        """Bound the job in service from below; return whether it outlasts its known bounds."""
-        if self._waiting:
-            self.jobs[self._departed].start_low = self._now
-            if not self._departed:
-                return False
-            job = self.jobs[self._departed - 1]
-        else:
-            job = self.jobs[self._departed]
-            free = self.jobs[self._departed - 1].finish_high if self._departed else self._free_high
-            job.start_high = min(job.start_high, max(job.arrival, free))
-        job.finish_low = max(job.finish_low, self._now)
-        return self._now - job.start_high > known_low[job.category]
+            waited = start_low > job.arrival + ROUNDING * (1 + abs(job.arrival))
+            next_low = start_low if waited else -inf
+            next_high = start_high
+        return Bounds(lows, highs)
 
     def _drop(self, jobs: int) -> None:
         last = self.jobs[jobs - 1]

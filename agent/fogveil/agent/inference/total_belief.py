@@ -15,6 +15,7 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
+from fogveil.agent.availability import Available, least
 from fogveil.agent.inference.drift import PageHinkley
 from fogveil.agent.inference.estimator import Attempt
 from fogveil.agent.inference.evidence import CloudedTotalEvidence, ThoroughTotalEvidence
@@ -160,6 +161,10 @@ class TotalBelief:
             queue.finish(now + up[node], job, category) + down[node] - now
             for node, queue in enumerate(self._queues)
         ]
+
+    def fastest(self, job: int, cluster: int, category: int, available: Available) -> int:
+        """Return the node of the least expected response, the first of equal ones."""
+        return least(self.responses(job, cluster, category), available)
 
     # --- inference -----------------------------------------------------------------------------
 

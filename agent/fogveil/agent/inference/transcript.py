@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,8 +74,3 @@ def marks_of(decisions: int, halvings: int = 4) -> tuple[int, ...]:
     (100, 200, 400, 800, 1600)
     """
     return tuple(dict.fromkeys(max(decisions >> k, 1) for k in range(halvings, -1, -1)))
-
-
-def as_table(view: AgentView, rows: Sequence[Sequence[float]]) -> Floats:
-    """Return service times as table[node, category]."""
-    return np.array(rows, np.float64).reshape(len(view.nodes), len(view.categories))

@@ -44,6 +44,9 @@ DEFAULTS = Hyperparameters(
 )
 """What differs from the paper's table."""
 
+BLOCK = 64
+"""Nodes that are valued at a time: for more, BLAS starts threads, which mostly wait."""
+
 
 class VeilActor(Actor):
     """The trained agent."""
@@ -75,8 +78,10 @@ class VeilActor(Actor):
 
     def values(self, observation: Observation) -> Floats:  # noqa: ARG002 (`observe` has used it)
         """Return the nodes' values: the negated expected response plus its learned correction."""
-        correction: Floats = run_layers(self.layers, self.features)[:, 0]
-        return correction - self.features[:, Feature.PRIOR]
+        features = self.features
+        blocks = [features[first : first + BLOCK] for first in range(0, len(features), BLOCK)]
+        corrections = [run_layers(self.layers, block)[:, 0] for block in blocks]
+        return np.concatenate(corrections) - features[:, Feature.PRIOR]
 
     def placed(self, observation: Observation, action: int) -> None:
         """Add the placement to the beliefs: it explains the next counts."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fogveil.agent.availability import least
 from fogveil.agent.inference.fog_belief import FogBelief
 from fogveil.agent.inference.total_belief import TotalBelief
 from fogveil.agent.policy import AgentView, Level, Observation, Policy
@@ -30,9 +29,7 @@ class CountInferredResponse(Policy):
     def place(self, observation: Observation) -> int:
         """Return the node of the shortest expected total response."""
         self.belief.observe(observation)
-        responses = self.belief.responses(
-            observation.job, observation.cluster, observation.category
-        )
-        best = least(responses, observation.available)
-        self.belief.placed(best, observation.job, observation.cluster, observation.category)
+        job, cluster, category = observation.job, observation.cluster, observation.category
+        best = self.belief.fastest(job, cluster, category, observation.available)
+        self.belief.placed(best, job, cluster, category)
         return best

@@ -16,7 +16,7 @@ from fogveil.testbed.chaos.check import served_once, temporary_files
 from fogveil.testbed.chaos.faults import FaultPlan
 from fogveil.testbed.chaos.outcome import Outcome
 from fogveil.testbed.chaos.simulated_launcher import SimulatedLauncher
-from fogveil.testbed.launch.join_records import join_with_decisions
+from fogveil.testbed.launch.join_records import join_with_decisions, mark_line
 from fogveil.testbed.launch.participant_config import Plan, roster
 from fogveil.testbed.launch.testbed import Testbed
 from fogveil.testbed.scenario import Scenario
@@ -75,7 +75,8 @@ class Simulator:
     def _examine(self, testbed: Testbed, outcome: Outcome) -> None:
         drawn = self._world.drawn(self._plan.draws[0])
         outcome.faults += served_once(drawn, testbed.split)
-        run_hash, _ = join_with_decisions(drawn, testbed.split, 0, [])
+        run_hash, _, marked = join_with_decisions(drawn, testbed.split, 0, [])
+        outcome.faults += [f"was honest: {mark_line(mark)}" for mark in marked]
         if run_hash != self._expected:
             outcome.faults.append(f"the run hash is {run_hash}, not {self._expected}")
 

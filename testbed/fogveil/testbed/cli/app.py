@@ -30,10 +30,12 @@ from fogveil.testbed.cli.options import err, print_line
 from fogveil.testbed.cli.quiet import with_quiet
 from fogveil.testbed.cli.report import report
 from fogveil.testbed.cli.reproduce import reproduce
+from fogveil.testbed.cli.resume import resume
 from fogveil.testbed.cli.run import run, up
 from fogveil.testbed.cli.show import list_policies, list_scenarios, show
 from fogveil.testbed.cli.sweep import plot, sweep
 from fogveil.testbed.cli.train import train
+from fogveil.testbed.cli.workers import app as workers_app
 
 TOUR = """
 Place IoT workloads on the nodes of competing fog providers that keep their speed and load private.
@@ -52,6 +54,7 @@ jobs, each node's count, or everything.
   fogveil up paper --policy veil              the federated testbed, with a live table
   fogveil up paper --policy veil --dashboard  the same in a browser: both sides of the boundary
   fogveil up tiny --policy veil --docker      the same, one container per participant
+  fogveil resume runs/up/DIR                  go on with a run whose launcher was lost
   fogveil inspect --live                      every message of a running testbed, decoded
   fogveil audit paper                         tests of what a provider discloses, with evidence
   fogveil chaos tiny --simulated --runs 1000  kill, stop and cut off anybody: the run is the same
@@ -59,6 +62,7 @@ jobs, each node's count, or everything.
   fogveil compare paper --policies jsq,ci-setr,setr --seeds 5
   fogveil compare day --policies jsq,ci-setr --around-events  delays around the events of a scenario
   fogveil sweep examples/sweep.toml           any keys of a scenario varied, in one table
+  fogveil sweep examples/sweep.toml --workers dask://10.0.0.7:8786  the same on many hosts
   fogveil plot runs/sweep/sweep --x rate --y p95              any column of it drawn
   fogveil league --policy my_policy.py:Mine   a policy's score on a fixed set of scenarios
   fogveil train tiny --agent parl --out runs/parl             train the paper's agent
@@ -80,6 +84,7 @@ app = typer.Typer(
 COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("run", with_quiet(run)),
     ("up", with_quiet(up)),
+    ("resume", with_quiet(resume)),
     ("down", down),
     ("compare", with_quiet(compare)),
     ("sweep", with_quiet(sweep)),
@@ -109,6 +114,7 @@ scenario_app.command(name="list")(list_scenarios)
 scenario_app.command()(show)
 app.add_typer(scenario_app, name="scenario")
 app.add_typer(docker_app, name="docker")
+app.add_typer(workers_app, name="workers")
 
 
 @app.callback(invoke_without_command=True)

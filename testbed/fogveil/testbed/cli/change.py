@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from fogveil.core.version import source_commit
-from fogveil.testbed.cli.options import AsJson, err, out, print_json, print_line
+from fogveil.testbed.cli.options import AsJson, WorkersOption, err, out, print_json, print_line
+from fogveil.testbed.workers.choice import parse_workers
 
 
 def change(
@@ -19,9 +20,7 @@ def change(
     docs: Annotated[
         Path, typer.Option(metavar="DIR", help="For change.md and images/change.")
     ] = Path("docs"),
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: one per core]")
-    ] = None,
+    workers: WorkersOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure how policies and agents adapt when the world changes, and write docs/change.md.
@@ -36,22 +35,21 @@ def change(
     from fogveil.testbed.experiments.change.page import write_change
     from fogveil.testbed.experiments.change.plan import KINDS
     from fogveil.testbed.experiments.embedded_training import check_packages
-    from fogveil.testbed.experiments.planned_work import describe_time
-    from fogveil.testbed.experiments.worker_pool import cores
+    from fogveil.testbed.experiments.planned_work import describe_work
 
-    outstanding, processes = find_outstanding(), jobs or cores()
+    chosen = parse_workers(workers)
+    outstanding = find_outstanding()
     runs = len(outstanding.runs) + len(outstanding.later_runs)
     print_line(
         f"{len(KINDS)} kinds of change: {len(outstanding.trainings)} trainings and {runs:,} runs "
-        f"are to be done, {describe_time(outstanding.seconds / processes)} with {processes} "
-        "processes",
+        f"are to be done, {describe_work(outstanding.seconds, chosen.expected)}",
         err,
     )
     if show_plan:
         return
     if runs or outstanding.trainings:
         check_packages()
-        execute_with_progress(outstanding, processes, "changing")
+        execute_with_progress(outstanding, chosen, "changing")
     written = write_change(docs, source_commit() or "unknown")
     print_line(f"written: {written}", err if as_json else out)
     if as_json:

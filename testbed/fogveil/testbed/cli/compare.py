@@ -16,6 +16,7 @@ from fogveil.testbed.cli.options import (
     Force,
     Override,
     ScenarioFile,
+    WorkersOption,
     collect_overrides,
     err,
     load,
@@ -23,10 +24,11 @@ from fogveil.testbed.cli.options import (
     print_json,
     print_line,
     progress_bar,
+    say,
 )
 from fogveil.testbed.experiments.comparison import (
     Comparison,
-    execute,
+    RunWork,
     find_finished,
     parse_numbers,
     prepare,
@@ -38,6 +40,7 @@ from fogveil.testbed.report import tables
 from fogveil.testbed.report.averages import average_table
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import find_scenario
+from fogveil.testbed.workers.choice import execute, parse_workers
 
 COMPARED, EVALUATED = Path("runs/compare"), Path("runs/evaluate")
 """Results of runs, for comparisons without a folder of their own, and below them their tables."""
@@ -82,6 +85,7 @@ def compare(
     around: AroundEvents = None,
     folder: Folder = None,
     force: Force = False,
+    workers: WorkersOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare policies over rates, horizons and seeds.
@@ -93,7 +97,7 @@ def compare(
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     overrides = collect_overrides(override, disclosure=disclosure)
     options = (scenario, overrides, chosen, rates, horizons, seeds, reference, folder)
-    _compare(*options, common=COMPARED, force=force, as_json=as_json, around=around)
+    _compare(*options, workers, common=COMPARED, force=force, as_json=as_json, around=around)
 
 
 def _compare(
@@ -105,6 +109,7 @@ def _compare(
     seeds: int,
     reference: str,
     given: Path | None,
+    workers: str | None,
     *,
     common: Path,
     force: bool,
@@ -116,6 +121,7 @@ def _compare(
             "--rates is for poisson or deterministic sources; this scenario replays a trace: "
             "leave --rates out"
         )
+    chosen_workers = parse_workers(workers)
     base = load(scenario, overrides, None)
     if around is not None:
         chosen = with_oracle(chosen, base, around, overrides)
@@ -144,7 +150,8 @@ def _compare(
     try:
         with progress_bar("{task.completed}/{task.total} runs") as progress:
             task = progress.add_task(f"comparing on {base.name}", total=total, completed=finished)
-            for _ in execute(comparison, outstanding):
+            pieces = [RunWork(comparison, run) for run in outstanding]
+            for _ in execute(pieces, chosen_workers, say):
                 finished += 1
                 progress.update(task, completed=finished)
     except KeyboardInterrupt:
@@ -203,6 +210,7 @@ def evaluate(
     override: Override = None,
     folder: Folder = None,
     force: Force = False,
+    workers: WorkersOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a trained agent with other policies.
@@ -212,7 +220,7 @@ def evaluate(
     chosen = [str(checkpoint), *(name.strip() for name in against.split(",") if name.strip())]
     overrides = collect_overrides(override)
     options = (scenario, overrides, chosen, rates, horizons, seeds, ORACLE, folder)
-    _compare(*options, common=EVALUATED, force=force, as_json=as_json)
+    _compare(*options, workers, common=EVALUATED, force=force, as_json=as_json)
 
 
 def figures(

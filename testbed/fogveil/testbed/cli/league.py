@@ -13,20 +13,30 @@ import typer
 
 import fogveil.agent.policies as policies
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import AsJson, err, out, print_line, progress_bar
+from fogveil.testbed.cli.options import (
+    AsJson,
+    WorkersOption,
+    err,
+    out,
+    print_line,
+    progress_bar,
+    say,
+)
 from fogveil.testbed.experiments import league as definition
-from fogveil.testbed.experiments.comparison import execute_all
+from fogveil.testbed.experiments.comparison import RunWork
 from fogveil.testbed.experiments.league_page import (
     commit_of_checkout,
     read_published,
     write_docs,
 )
-from fogveil.testbed.experiments.league_runs import ExpectedTime, LeagueRuns, Task, minutes
+from fogveil.testbed.experiments.league_runs import ExpectedTime, LeagueRuns, Task
+from fogveil.testbed.experiments.planned_work import describe_work
 from fogveil.testbed.records.output import write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report import league_tables
 from fogveil.testbed.report.league_standings import Standing, Standings
 from fogveil.testbed.report.tables import print_table
+from fogveil.testbed.workers.choice import Workers, execute, parse_workers
 
 FEW = 3
 """Policies whose results on every scenario are printed."""
@@ -59,6 +69,7 @@ def league(
     folder: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="For results, also to continue from.")
     ] = Path("runs/league"),
+    workers: WorkersOption = None,
     as_json: AsJson = False,
     docs: Annotated[
         bool,
@@ -73,15 +84,17 @@ def league(
     """
     if quick and docs:
         raise InputError("--write-docs: a quick look is not comparable; leave --quick out")
+    chosen_workers = parse_workers(workers)
     commit = commit_of_checkout() if docs else ""
     chosen = tuple(dict.fromkeys(policy or policies.POLICIES))
     runs = LeagueRuns(chosen, folder, data, quick)
     finished, outstanding = runs.prepare()
     expected = ExpectedTime(finished)
-    _announce(runs, finished, outstanding, expected)
+    time_left = describe_work(expected.of(outstanding), chosen_workers.expected)
+    _announce(runs, finished, outstanding, time_left)
     if dry_run:
         return
-    _execute(finished, outstanding, expected)
+    _execute(finished, outstanding, expected, chosen_workers)
     standings = runs.evaluate()
     write_json(runs.out / "league.json", {**standings.plain(), "provenance": provenance()})
     if docs:
@@ -98,7 +111,7 @@ def _announce(
     runs: LeagueRuns,
     finished: list[Task],
     outstanding: list[Task],
-    expected: ExpectedTime,
+    time_left: str,
 ) -> None:
     name = f"league {definition.VERSION} ({definition.digest()})"
     entries, left_out = runs.available
@@ -117,22 +130,24 @@ def _announce(
     ]
     lines.append(
         f"{len(finished) + len(outstanding)} runs, {len(finished)} of them done before, "
-        f"{minutes(expected.of(outstanding))} to go; results in {runs.out}"
+        f"{time_left} to go; results in {runs.out}"
     )
     for line in lines:
         print_line(line, err)
 
 
-def _execute(finished: list[Task], outstanding: list[Task], expected: ExpectedTime) -> None:
+def _execute(
+    finished: list[Task], outstanding: list[Task], expected: ExpectedTime, workers: Workers
+) -> None:
     total, done = len(finished) + len(outstanding), len(finished)
     work = left = expected.of(outstanding)
     begun = reported = time.monotonic()
     try:
         with progress_bar("{task.fields[runs]} runs", lines=False) as progress:
             bar = progress.add_task("league", total=work, runs=f"{done}/{total}")
-            for task in execute_all(outstanding):
+            for piece in execute([RunWork(*task) for task in outstanding], workers, say):
                 done += 1
-                left -= expected.of([task])
+                left -= expected.of([(piece.comparison, piece.run)])
                 progress.update(bar, completed=work - left, runs=f"{done}/{total}")
                 now = time.monotonic()
                 if not err.is_terminal and now - reported > REPORT_SECONDS:

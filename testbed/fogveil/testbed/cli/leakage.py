@@ -17,6 +17,7 @@ from fogveil.testbed.cli.options import (
     Override,
     ScenarioFile,
     Seed,
+    WorkersOption,
     collect_overrides,
     err,
     federated_plan,
@@ -24,11 +25,13 @@ from fogveil.testbed.cli.options import (
     out,
     print_line,
     progress_bar,
+    say,
 )
 from fogveil.testbed.cli.seeds import with_seed
 from fogveil.testbed.records.output import reporting_write_errors, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report.tables import print_table
+from fogveil.testbed.workers.choice import Workers, parse_workers
 
 if TYPE_CHECKING:
     from fogveil.testbed.privacy.leakage.meter import AttackPlan
@@ -61,6 +64,7 @@ def leakage(
     folder: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where to write result and figure.")
     ] = Path("runs/leakage"),
+    workers: WorkersOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="End with one JSON object on standard output.")
     ] = False,
@@ -94,6 +98,7 @@ def leakage(
         raise InputError(f"--level {level}: expected count or total")
     if active and policy:
         raise InputError(f"--policy {policy}: leave it out, --active has a policy of its own")
+    chosen_workers = parse_workers(workers)
     testbed_plan = federated_plan(
         federated=federated, broker=broker, window=None, source_processes=1, docker=docker
     )
@@ -116,11 +121,14 @@ def leakage(
         folder.mkdir(parents=True, exist_ok=True)
     console = err if as_json else out
     if plan.scenario.events:
-        _measure_change(plan, folder, as_json=as_json)
+        _measure_change(plan, folder, chosen_workers, as_json=as_json)
         return
-    with progress_bar("{task.completed}/{task.total} permutations") as progress:
+    with (
+        chosen_workers.open(say) as crew,
+        progress_bar("{task.completed}/{task.total} permutations") as progress,
+    ):
         task = progress.add_task(f"{plan.name} on {plan.scenario.name}", total=permutations)
-        result = measure(plan, lambda done: progress.update(task, completed=done))
+        result = measure(plan, crew, lambda done: progress.update(task, completed=done))
     for table in tables(result):
         print_table(table, console)
     print_line(verdict(result), console)
@@ -133,7 +141,7 @@ def leakage(
         print(json.dumps(figures))  # noqa: T201 (the promised object)
 
 
-def _measure_change(plan: AttackPlan, folder: Path, *, as_json: bool) -> None:
+def _measure_change(plan: AttackPlan, folder: Path, workers: Workers, *, as_json: bool) -> None:
     """Measure when the agent knows that a speed has changed; print and write it."""
     from fogveil.testbed.privacy.leakage.after_change import measure_change, speed_event
     from fogveil.testbed.privacy.leakage.change_report import change_tables, plot_courses
@@ -143,9 +151,12 @@ def _measure_change(plan: AttackPlan, folder: Path, *, as_json: bool) -> None:
             f"scenario {plan.scenario.name} has events, but none of kind speed: expected one whose "
             "secret is to be found out, or no events (--set events=[])"
         )
-    with progress_bar("{task.completed}/{task.total} permutations") as progress:
+    with (
+        workers.open(say) as crew,
+        progress_bar("{task.completed}/{task.total} permutations") as progress,
+    ):
         task = progress.add_task(f"{plan.name} on {plan.scenario.name}", total=plan.permutations)
-        result = measure_change(plan, lambda done: progress.update(task, completed=done))
+        result = measure_change(plan, crew, lambda done: progress.update(task, completed=done))
     console = err if as_json else out
     for table in change_tables(result):
         print_table(table, console)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from fogveil.testbed.cli.options import err, print_line, progress_bar
+from fogveil.testbed.cli.options import err, print_line, progress_bar, say
 from fogveil.testbed.experiments.planned_work import (
     Outstanding,
     Remaining,
@@ -12,17 +12,23 @@ from fogveil.testbed.experiments.planned_work import (
     describe_time,
     execute_outstanding,
 )
+from fogveil.testbed.workers.choice import Workers
 
 REPORTED_SHARE, REPORTED_SECONDS = 0.05, 5.0
 """Share of the work, and time, between two lines where no terminal shows a bar."""
 
 
-def execute_with_progress(outstanding: Outstanding, processes: int, title: str) -> None:
+def execute_with_progress(outstanding: Outstanding, workers: Workers, title: str) -> None:
     """Execute all of it, showing the time that remains; after a stop the same command continues."""
-    remaining = Remaining(outstanding.seconds, processes)
-    reported, last = 0.0, time.monotonic()
+    if not any(outstanding):
+        return
     try:
-        with progress_bar("{task.fields[left]} left", lines=False) as progress:
+        with (
+            workers.open(say) as crew,
+            progress_bar("{task.fields[left]} left", lines=False) as progress,
+        ):
+            remaining = Remaining(outstanding.seconds, crew.count())
+            reported, last = 0.0, time.monotonic()
             left = describe_time(remaining.seconds)
             bar = progress.add_task(title, total=remaining.total, left=left)
 
@@ -39,7 +45,7 @@ def execute_with_progress(outstanding: Outstanding, processes: int, title: str) 
                     if not err.is_terminal or task.name:
                         print_line(f"{done}{share:.0%} done, {left} left", err)
 
-            execute_outstanding(outstanding, processes, on_done)
+            execute_outstanding(outstanding, crew, on_done)
     except KeyboardInterrupt:
         err.print("stopped; the same command continues")
         raise

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from fogveil.core.version import source_commit
-from fogveil.testbed.cli.options import AsJson, err, out, print_json, print_line
+from fogveil.testbed.cli.options import AsJson, WorkersOption, err, out, print_json, print_line
+from fogveil.testbed.workers.choice import parse_workers
 
 
 def map_parl(
@@ -19,9 +20,7 @@ def map_parl(
     docs: Annotated[Path, typer.Option(metavar="DIR", help="For map.md and images/map.")] = Path(
         "docs"
     ),
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: one per core]")
-    ] = None,
+    workers: WorkersOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Map where the paper's agent works, and write docs/map.md with its figure.
@@ -35,22 +34,21 @@ def map_parl(
     from fogveil.testbed.experiments.map.execution import find_outstanding
     from fogveil.testbed.experiments.map.page import write_map
     from fogveil.testbed.experiments.map.plan import POINTS
-    from fogveil.testbed.experiments.planned_work import describe_time
-    from fogveil.testbed.experiments.worker_pool import cores
+    from fogveil.testbed.experiments.planned_work import describe_work
 
-    outstanding, processes = find_outstanding(), jobs or cores()
+    chosen = parse_workers(workers)
+    outstanding = find_outstanding()
     runs = len(outstanding.runs) + len(outstanding.later_runs)
     print_line(
         f"{len(POINTS)} environments: {len(outstanding.trainings)} trainings and {runs:,} runs are "
-        f"to be done, {describe_time(outstanding.seconds / processes)} with {processes} "
-        "processes",
+        f"to be done, {describe_work(outstanding.seconds, chosen.expected)}",
         err,
     )
     if show_plan:
         return
     if outstanding.trainings:
         check_packages()
-    execute_with_progress(outstanding, processes, "mapping")
+    execute_with_progress(outstanding, chosen, "mapping")
     written = write_map(docs, source_commit() or "unknown")
     print_line(f"written: {written}", err if as_json else out)
     if as_json:

@@ -99,6 +99,15 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="End with one JSON object on standard output; all else: stderr."),
 ]
+WorkersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workers",
+        metavar="WHERE",
+        help="Who does the runs: a number of processes of this machine, dask://HOST:PORT, or "
+        "slurm:FILE (docs/sweeps.md). [default: a process per core]",
+    ),
+]
 Speed = Annotated[
     float | None,
     typer.Option(help="Federated: simulated time units per second. [default: unlimited]"),
@@ -108,6 +117,11 @@ Speed = Annotated[
 def print_line(text: str, console: Console = out) -> None:
     """Print text, safe for a terminal, and else unchanged: not coloured, cut or wrapped."""
     console.print(safe_lines(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Show what a person has to know of the workers."""
+    print_line(text, err)
 
 
 def print_json(result: Any) -> None:

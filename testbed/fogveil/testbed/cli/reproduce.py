@@ -10,9 +10,10 @@ from rich import box
 from rich.table import Table
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import AsJson, err, print_json, print_line
+from fogveil.testbed.cli.options import AsJson, WorkersOption, err, print_json, print_line
 from fogveil.testbed.cli.options import out as standard_output
 from fogveil.testbed.report.tables import print_table
+from fogveil.testbed.workers.choice import parse_workers
 
 
 def reproduce(
@@ -53,9 +54,7 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="Evaluation seeds of each method. [default: 10; with --quick 3]"),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: one per core]")
-    ] = None,
+    workers: WorkersOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Repeat the paper's whole evaluation, and write docs/results.md with its figures.
@@ -66,7 +65,7 @@ def reproduce(
     """
     from fogveil.testbed.cli.long_work import execute_with_progress
     from fogveil.testbed.experiments.embedded_training import check_packages
-    from fogveil.testbed.experiments.planned_work import describe_time
+    from fogveil.testbed.experiments.planned_work import describe_work
     from fogveil.testbed.experiments.reproduce.execution import find_outstanding
     from fogveil.testbed.experiments.reproduce.plan import (
         FULL,
@@ -76,8 +75,8 @@ def reproduce(
         check_data,
         make_plan,
     )
-    from fogveil.testbed.experiments.worker_pool import cores
 
+    chosen = parse_workers(workers)
     if quick and docs is not None:
         raise InputError(
             "--docs is for the whole evaluation: with --quick the page is written to --out"
@@ -96,13 +95,12 @@ def reproduce(
         )
     plan = make_plan(scale, data)
     outstanding = find_outstanding(plan)
-    processes = jobs or cores()
     runs = len(outstanding.runs) + len(outstanding.later_runs)
     total_runs = sum(len(evaluation.comparison.runs()) for evaluation in plan.evaluations)
     print_line(
         f"{len(outstanding.trainings)} of {len(plan.trainings)} trainings and {runs:,} of "
         f"{total_runs:,} runs are to be done: "
-        f"{describe_time(outstanding.seconds / processes)} with {processes} processes",
+        f"{describe_work(outstanding.seconds, chosen.expected)}",
         err,
     )
     if show_plan:
@@ -113,7 +111,7 @@ def reproduce(
         return
     if outstanding.trainings:
         check_packages()
-    execute_with_progress(outstanding, processes, "reproducing")
+    execute_with_progress(outstanding, chosen, "reproducing")
     from fogveil.testbed.experiments.reproduce.page import write_page
 
     paths = list(write_page(plan))

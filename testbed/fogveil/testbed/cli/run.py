@@ -51,6 +51,7 @@ from fogveil.testbed.cli.options import (
 from fogveil.testbed.cli.repeat import EarlierRun, read_earlier_run
 from fogveil.testbed.cli.seeds import noting_seed, with_seed
 from fogveil.testbed.launch.federated_run import run_federated
+from fogveil.testbed.launch.join_records import mark_line
 from fogveil.testbed.launch.live_table import LiveTable
 from fogveil.testbed.launch.participant_config import check, check_windows
 from fogveil.testbed.launch.recovery import loss_line
@@ -177,7 +178,7 @@ def run(
                 adapt=request.adapt.value if request else None,
                 hyperparameters=request.changes if request else None,
             ).record
-    _print_result(result, folder, as_json=as_json)
+    print_result(result, folder, as_json=as_json)
     if earlier and repeat and (sentence := earlier.check_repeated(result, repeat)):
         print_line(sentence, err)
 
@@ -294,7 +295,7 @@ def up(
             started = page.show if page else None
             results = run_side_by_side(chosen, plan, folders, table.watch, _announce, started)
             for result, each in zip(results, folders.values(), strict=True):
-                _print_result(result, each, as_json=as_json)
+                print_result(result, each, as_json=as_json)
             if page and err.is_terminal:
                 print_line("the page stays open until Ctrl-C", err)
                 page.wait()
@@ -346,7 +347,8 @@ def _create_folder(name: str) -> Path:
     return folder
 
 
-def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool) -> None:
+def print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool) -> None:
+    """Print what a run's record says."""
     console: Console = err if as_json else out
     for table in tables.run_tables(result):
         tables.print_table(table, console)
@@ -363,6 +365,8 @@ def _print_result(result: dict[str, Any], folder: Path | None, *, as_json: bool)
         print_line(f"delay over time, with the events: {draw_run(folder)}.png", console)
     for loss in result.get("losses", ()):
         print_line(loss_line(loss), err)
+    for mark in result.get("marked", ()):
+        print_line(mark_line(mark), err)
     for line in adaptation_lines(result, folder):
         print_line(line, err)
     if as_json:

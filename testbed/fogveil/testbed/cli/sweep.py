@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from fogveil.core.errors import InputError
-from fogveil.testbed.cli.options import AsJson, Force, err, out, print_json, print_line
+from fogveil.testbed.cli.options import (
+    AsJson,
+    Force,
+    WorkersOption,
+    err,
+    out,
+    print_json,
+    print_line,
+)
+from fogveil.testbed.workers.choice import parse_workers
 
 
 def sweep(
@@ -24,9 +33,7 @@ def sweep(
         typer.Option("--dry-run", help="Say how many cells there are and how long they take."),
     ] = False,
     force: Force = False,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: one per core]")
-    ] = None,
+    workers: WorkersOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Run policies over a grid of scenario keys and seeds, into one table.
@@ -37,7 +44,7 @@ def sweep(
     """
     from fogveil.testbed.cli.long_work import execute_with_progress
     from fogveil.testbed.experiments.embedded_training import check_packages
-    from fogveil.testbed.experiments.planned_work import describe_time
+    from fogveil.testbed.experiments.planned_work import describe_work
     from fogveil.testbed.experiments.sweep.definition import read_sweep
     from fogveil.testbed.experiments.sweep.execution import (
         TABLE,
@@ -46,11 +53,11 @@ def sweep(
         write_results,
     )
     from fogveil.testbed.experiments.sweep.plan import SweepPlan
-    from fogveil.testbed.experiments.worker_pool import cores
+    from fogveil.testbed.experiments.sweep.results import results_digest
     from fogveil.testbed.report.sweep_figure import varied_columns
 
+    chosen = parse_workers(workers)
     plan = SweepPlan(read_sweep(file), folder or default_folder(file.stem))
-    processes = jobs or cores()
     outstanding = plan.find_outstanding()  # which refuses what is wrong before anything is written
     if not dry_run:
         claim(plan, force=force)
@@ -59,25 +66,28 @@ def sweep(
     print_line(
         f"{len(plan.cells)} cells: {len(outstanding.trainings)} of {len(plan.trainings)} trainings "
         f"and {runs:,} of {total:,} runs are to be done, "
-        f"{describe_time(outstanding.seconds / processes)} with {processes} processes",
+        f"{describe_work(outstanding.seconds, chosen.expected)}",
         err,
     )
     if dry_run:
         return
     if outstanding.trainings:
         check_packages()
-    execute_with_progress(outstanding, processes, f"sweeping {file.stem}")
+    execute_with_progress(outstanding, chosen, f"sweeping {file.stem}")
     table = write_results(plan)
     console = err if as_json else out
     written = f"written: {plan.out}/{TABLE}.parquet and .csv, {table.num_rows:,} rows"
     print_line(written, console)
+    digest = results_digest(table)
+    print_line(f"digest of results: {digest}", console)
     key, *others = varied_columns(table) or ["policy"]
     by = ",".join(["policy", *others])
     plot_command = f'fogveil plot {plan.out} --x "{key}" --y mean --by "{by}"'
     print_line(f"draw them: {plot_command}", console)
     if as_json:
         table_file = plan.out / f"{TABLE}.parquet"
-        print_json({"written": table_file, "rows": table.num_rows, "plot": plot_command})
+        counted = {"rows": table.num_rows, "digest": digest}
+        print_json({"written": table_file, **counted, "plot": plot_command})
 
 
 def plot(

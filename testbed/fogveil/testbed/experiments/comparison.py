@@ -1,14 +1,13 @@
 """Policies compared over rates, horizons and seeds: all cores, common random numbers, resumable.
 
-The result of every run is a file of its own, written by the worker when the run is complete. So an
-interrupted comparison loses no finished run, and the same command continues where it stopped.
+The result of every run is a file of its own, written when the run is complete. So an interrupted
+comparison loses no finished run, and the same command continues where it stopped.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,19 +19,21 @@ import fogveil.agent.policies as policies
 from fogveil.agent.policy_files import read_policy_files
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InputError
+from fogveil.core.files import write_private
 from fogveil.core.python_imports import imported_modules
 from fogveil.testbed.engine.run import run_embedded
-from fogveil.testbed.experiments.worker_pool import work_through
 from fogveil.testbed.records.job_times import JobTimes, JobTimesRecord
 from fogveil.testbed.records.output import (
     remove_leftovers,
     reporting_write_errors,
     write_json,
 )
+from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.report.averages import PolicyAverage, Result, average_runs
 from fogveil.testbed.scenario import Scenario, load_scenario
 from fogveil.testbed.scenario.load import Table
 from fogveil.testbed.source_tree import code_digest, search_path_files
+from fogveil.testbed.workers.files import FileList, Located
 
 
 class ComparedRun(NamedTuple):
@@ -172,30 +173,54 @@ def find_finished(comparison: Comparison) -> tuple[list[ComparedRun], list[Compa
     return finished, outstanding
 
 
-def execute(comparison: Comparison, outstanding: Iterable[ComparedRun]) -> Iterator[ComparedRun]:
-    """Execute the runs on all cores, yielding each when its result is on disk."""
-    return (run for _, run in execute_all((comparison, run) for run in outstanding))
+@dataclass(frozen=True)
+class RunOrder:
+    """A run as a worker executes it."""
+
+    scenario: Scenario
+    policy: str
+
+    def list_files(self, files: FileList) -> None:
+        """Name the files of the scenario and of the policy."""
+        files.add_scenario(self.scenario)
+        files.add_policy(self.policy)
+
+    def compute(self, located: Located) -> tuple[Result, bytes | None]:
+        """Return the result; where there are events, its workloads' times too."""
+        times = JobTimesRecord()
+        watchers = [times] if self.scenario.events else []
+        scenario, policy = located.scenario(self.scenario), located.policy(self.policy)
+        result = run_embedded(scenario, policy, watchers=watchers)
+        return result, times.content() if watchers else None
 
 
-def execute_all(
-    outstanding: Iterable[tuple[Comparison, ComparedRun]],
-) -> Iterator[tuple[Comparison, ComparedRun]]:
-    """Execute runs of several comparisons on all cores, as `execute` does those of one."""
-    return work_through(outstanding, _execute_task)
+@dataclass(frozen=True)
+class RunWork:
+    """A run of a comparison, from its order to its files."""
 
+    comparison: Comparison
+    run: ComparedRun
 
-def _execute_task(task: tuple[Comparison, ComparedRun]) -> None:
-    execute_run(*task)
+    def order(self) -> RunOrder:
+        """Return what a worker has to compute."""
+        return RunOrder(self.comparison.scenario_of(self.run), self.run.policy)
 
-
-def execute_run(comparison: Comparison, run: ComparedRun) -> None:
-    """Execute one run and write its result; where there are events, its workloads' times too."""
-    scenario = comparison.scenario_of(run)
-    times = JobTimesRecord()
-    result = run_embedded(scenario, run.policy, watchers=[times] if scenario.events else ())
-    if scenario.events:
-        times.save(comparison.times_path_of(run))
-    write_json(comparison.path_of(run), {**run._asdict(), **result})
+    def keep(self, found: tuple[Result, bytes | None]) -> None:
+        """Write the result, in which files are where the driver has them."""
+        result, times = found
+        comparison, run = self.comparison, self.run
+        if times is not None:
+            path = comparison.times_path_of(run)
+            with reporting_write_errors(path):
+                write_private(path, times)
+        own = {
+            "scenario": comparison.scenario_of(run).model_dump(mode="json"),
+            "label": policies.label_of(run.policy),
+            "provenance": provenance(),
+        }
+        write_json(
+            comparison.path_of(run), {**run._asdict(), **result, "policy": run.policy, **own}
+        )
 
 
 def results_by_policy(

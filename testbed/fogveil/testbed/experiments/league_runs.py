@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -178,13 +177,3 @@ class ExpectedTime:
         other = SHIPPED_SECONDS if policy in policies.POLICIES else OWN_SECONDS
         # Runs on other scenarios may have been short ones, so they only raise the estimate.
         return max(SECONDS.get(policy, other), fmean(self._anywhere.get(policy, [0.0])))
-
-
-def minutes(seconds: float) -> str:
-    """Return in words how long CPU seconds take on all cores of this machine.
-
-    >>> minutes(0.5)
-    'less than a minute'
-    """
-    count = seconds / len(os.sched_getaffinity(0)) / 60
-    return "less than a minute" if count < 1 else f"about {count:.0f} minutes"

@@ -1,4 +1,4 @@
-"""Trainings and runs that a plan still has to do: expected time, and execution on all cores.
+"""Trainings and runs that a plan still has to do: expected time, and execution by workers.
 
 Every training continues from its last checkpoint and every run is a file of its own, so whatever
 stops the command loses minutes at most.
@@ -10,18 +10,18 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fogveil.agent.learning.checkpoint import read_header
 from fogveil.agent.learning.hyperparameters import Hyperparameters, change_hyperparameters
 from fogveil.agent.learning.training_state import AGENT_FILE
 from fogveil.core.errors import InputError
-from fogveil.testbed.experiments.comparison import ComparedRun, Comparison, execute_run
-from fogveil.testbed.experiments.embedded_training import train
-from fogveil.testbed.experiments.worker_pool import work_through
+from fogveil.testbed.experiments.comparison import ComparedRun, Comparison, RunWork
+from fogveil.testbed.experiments.training_work import TrainingWork
 from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.records.training_log import DESCRIPTION, scenario_digest
 from fogveil.testbed.scenario import Scenario
+from fogveil.testbed.workers.work import Crew, Order, Work, work_through
 
 TRAINING_SECONDS = {
     "parl": 125.0,
@@ -103,15 +103,12 @@ class Training(Protocol):
         """Return the scenario with the training's seed."""
 
 
-class Work(Protocol):
-    """Work that does itself, in whatever process it is sent to."""
+class NamedWork(Work, Protocol):
+    """Work of another kind."""
 
     @property
     def name(self) -> str:
         """What is reported when it is done; may be empty."""
-
-    def execute(self) -> None:
-        """Do it, or continue it."""
 
 
 class Task(NamedTuple):
@@ -122,7 +119,7 @@ class Task(NamedTuple):
     training: Training | None = None
     comparison: Comparison | None = None
     run: ComparedRun | None = None
-    other: Work | None = None
+    other: NamedWork | None = None
     """Work of another kind, of which only its plan knows what it is."""
 
     @property
@@ -132,18 +129,26 @@ class Task(NamedTuple):
             return self.other.name
         return self.training.folder.name if self.training else ""
 
+    @property
+    def work(self) -> Work:
+        """What is to be done: a training begun or continued, a run, and so on."""
+        if self.other:
+            return self.other
+        if self.training:
+            training = self.training
+            scenario = training.load_scenario()
+            return TrainingWork(scenario, training.agent, training.folder, training.hyperparameters)
+        assert self.comparison is not None
+        assert self.run is not None
+        return RunWork(self.comparison, self.run)
 
-def execute_task(task: Task) -> None:
-    """Do a piece of work: train an agent or continue its training, execute one run, and so on."""
-    if task.training:
-        training = task.training
-        train(training.load_scenario(), training.agent, training.folder, training.hyperparameters)
-    elif task.other:
-        task.other.execute()
-    else:
-        assert task.comparison is not None
-        assert task.run is not None
-        execute_run(task.comparison, task.run)
+    def order(self) -> Order:
+        """Return what a worker has to compute."""
+        return self.work.order()
+
+    def keep(self, found: Any) -> None:
+        """Write what was computed."""
+        self.work.keep(found)
 
 
 def check_trainings(trainings: Iterable[Training]) -> None:
@@ -197,10 +202,10 @@ class Remaining:
     """The time that remains, from the tasks' expected times and how long they really took."""
 
     def __init__(
-        self, seconds: float, processes: int, now: Callable[[], float] = time.monotonic
+        self, seconds: float, workers: int, now: Callable[[], float] = time.monotonic
     ) -> None:
         self.total, self.done = seconds, 0.0
-        self._processes, self._now = processes, now
+        self._workers, self._now = workers, now
         self._begin = now()
 
     def finished(self, task: Task) -> None:
@@ -219,20 +224,31 @@ class Remaining:
         """
         left = self.total - self.done
         if self.done <= self.total / 50:
-            return left / self._processes
+            return left / self._workers
         return left / self.done * (self._now() - self._begin)
 
 
 def execute_outstanding(
-    outstanding: Outstanding, processes: int, on_done: Callable[[Task], None]
+    outstanding: Outstanding, crew: Crew, on_done: Callable[[Task], None]
 ) -> None:
     """Execute all of it; runs that need no training fill the cores while the last agents train."""
     for tasks in ([*outstanding.trainings, *outstanding.runs], outstanding.later_runs):
         for folder in dict.fromkeys(task.comparison.out for task in tasks if task.comparison):
             with reporting_write_errors(folder):
                 (folder / "runs").mkdir(parents=True, exist_ok=True)
-        for task in work_through(tasks, execute_task, processes):
+        for task in work_through(tasks, crew):
             on_done(task)
+
+
+def describe_work(seconds: float, workers: int | None) -> str:
+    """Return in words how long CPU time takes; not known for workers that are still to come.
+
+    >>> describe_work(1200, 4), describe_work(1200, None)
+    ('about 5 minutes with 4 workers', 'about 20 minutes of CPU time')
+    """
+    if workers is None:
+        return f"{describe_time(seconds)} of CPU time"
+    return f"{describe_time(seconds / workers)} with {workers} worker{'s' if workers > 1 else ''}"
 
 
 def describe_time(seconds: float) -> str:

@@ -20,6 +20,7 @@ def create_testbed(
     hold: bool = False,
     interposer: Interposer | None = None,
     progress: Callable[[str], None] = lambda _line: None,
+    goes_on: str | None = None,
 ) -> Testbed:
     """Return a testbed to enter.
 
@@ -34,4 +35,4 @@ def create_testbed(
         launcher = DockerLauncher(plan.broker, progress)
     else:
         launcher = LocalLauncher(plan)
-    return Testbed(world, plan, folder, launcher, hold=hold, interposer=interposer)
+    return Testbed(world, plan, folder, launcher, hold=hold, interposer=interposer, goes_on=goes_on)

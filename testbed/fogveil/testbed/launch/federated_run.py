@@ -17,6 +17,7 @@ from fogveil.testbed.launch.factory import create_testbed
 from fogveil.testbed.launch.join_records import join_episodes
 from fogveil.testbed.launch.participant_config import Plan
 from fogveil.testbed.launch.reports import Report
+from fogveil.testbed.launch.resume import forget_standing, keep_standing, read_standing
 from fogveil.testbed.launch.testbed import Testbed, uninterrupted
 from fogveil.testbed.scenario import Scenario
 from fogveil.testbed.scenario.world import build_world
@@ -41,15 +42,18 @@ class FederatedRun:
         progress: Callable[[str], None] = lambda _line: None,
         *,
         alone: bool = True,
+        goes_on: str | None = None,
     ) -> None:
-        self._alone = alone
+        self._alone, self._scenario = alone, scenario
         self._begin, self._cpu_before = time.perf_counter(), _cpu_seconds_of_children()
         self._world, self._plan, self._out = build_world(scenario), plan, out
-        self.testbed = create_testbed(self._world, plan, folder, progress=progress)
+        self.testbed = create_testbed(self._world, plan, folder, progress=progress, goes_on=goes_on)
         self._running = ExitStack()
 
     def __enter__(self) -> Self:
         self._running.enter_context(self.testbed)
+        if self._out and self._plan.recovers:
+            keep_standing(self._out, self.testbed.run, self._scenario, self._plan)
         return self
 
     def __exit__(
@@ -71,13 +75,29 @@ class FederatedRun:
         # Containers are no children of this process: their cost is not known here.
         known = self._alone and not self._plan.contained
         cpu = _cpu_seconds_of_children() - self._cpu_before if known else None
-        return join_episodes(
+        results = join_episodes(
             *(self._world, self._plan, testbed.split, testbed.broker.kind, self._out, self._begin),
             cpu_seconds=cpu,
             losses=[loss.describe() for loss in testbed.recovery.losses]
             if testbed.recovery
             else None,
         )
+        if self._out:
+            forget_standing(self._out)
+        return results
+
+
+def resume(
+    folder: Path,
+    watch: Watch | None = None,
+    progress: Callable[[str], None] = lambda _line: None,
+) -> list[dict[str, Any]]:
+    """Go on with the run in a folder, whose launcher was lost; return as `run_federated` does."""
+    before = read_standing(folder)
+    with FederatedRun(
+        before.scenario, before.plan, folder, folder, progress, goes_on=before.run
+    ) as run:
+        return run.finish(watch)
 
 
 def run_federated(

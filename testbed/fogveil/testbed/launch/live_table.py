@@ -119,6 +119,8 @@ class LiveTable:
             state = Text("joined", "green") if participant.state == "joined" else participant.state
             if name == CLOCK:
                 state = Text("running", "green")
+            if name in self._agent.get("marked", ()) and participant.state == "joined":
+                state = Text("marked by the agent", "yellow")
             if code is not None:
                 state = Text(f"ended ({code})", "green" if code == 0 else "red")
             if participant.health and code is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -79,9 +80,8 @@ class LocalProcess:
     def send_line(self, line: bytes, /) -> None:
         """Write a line to its standard input; one that has ended reads nothing."""
         assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
+        with suppress(OSError, ValueError):  # closed at either end
+            os.write(self._process.stdin.fileno(), line)
 
 
 class LocalSite(Site):

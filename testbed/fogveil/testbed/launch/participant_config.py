@@ -95,6 +95,8 @@ class Plan:
     """Whether every participant is a container, in place of a process."""
     recovers: bool = False
     """Whether the run goes on after a loss: who is lost is started again."""
+    late_after: float = 30.0
+    """Seconds after which the agent of such a run awaits a provider's count no longer."""
     pads: bool = True
     """Whether providers send messages of public sizes; without, benchmarks see what that costs."""
     product: Path | None = None
@@ -431,6 +433,7 @@ class Split:
                 training=training,
                 adaptation=adaptation,
                 window=plan.window,
+                late_after=plan.late_after,
             )
         )
 

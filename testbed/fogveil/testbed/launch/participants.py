@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from fogveil.core.errors import FogveilError, InfrastructureError, InputError
@@ -13,6 +14,8 @@ from fogveil.protocol.identity import BROKER, CLOCK
 from fogveil.protocol.participant import NOTE
 from fogveil.testbed.launch.interface import ProcessHandle
 
+ENCLOSURE = "unshare: "
+"""How a line begins that the enclosing program writes."""
 NOTES_KEPT = 10
 """Lines that are kept of what a participant writes beside its error."""
 
@@ -40,6 +43,8 @@ class Participant:
 
     def write_error(self, line: str) -> None:
         """Take a line of its standard error."""
+        if line.startswith(ENCLOSURE):
+            return  # what it says of a process that a signal has ended explains nothing
         if line.startswith(NOTE):
             self._next_notes.append(safe_text(line))
             return
@@ -122,3 +127,12 @@ def _reason_of_loss(
     if code is None or code <= 0:
         return ""  # it did not fail by itself, so its last line does not explain it
     return f"; its last words: {participant.last_error}"
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process of this machine was stopped by a signal (state T)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state == "T"

@@ -153,6 +153,13 @@ class Recovery:
                     "launcher", f"{name} is back after {loss.seconds:.2f} s ({loss.how})"
                 )
 
+    def ended(self, names: list[str]) -> None:
+        """Take the news that participants have ended by themselves, which ends the run."""
+        if not self.over:
+            self.over = True
+            for name in names:
+                self._testbed.tell_clock(lose=name)
+
     # --- what is done ----------------------------------------------------------------------------
 
     def look(self) -> None:

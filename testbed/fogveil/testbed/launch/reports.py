@@ -71,6 +71,8 @@ class _AgentStatus(_Table):
 
     decisions: Number
     queued: int | None
+    marked: list[Name] = []
+    """The providers that it has marked."""
     counts: list[Annotated[int, Field(ge=-1, lt=2**32)]] | None = None
     """Queued jobs by provider, as the agent last saw them: Fog nodes, perhaps the Cloud. -1 is a
     count that was not told."""

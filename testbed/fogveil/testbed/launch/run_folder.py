@@ -20,7 +20,15 @@ from fogveil.testbed.records.output import reporting_write_errors
 LOG = "testbed.log"
 PARTICIPANTS = "participants"
 RESULTS = (
-    *(PARTICIPANTS, AUDITOR, "started.json", "run.json", "jobs.parquet", "decisions.parquet"),
+    *(
+        PARTICIPANTS,
+        AUDITOR,
+        "started.json",
+        "resume.json",
+        "run.json",
+        "jobs.parquet",
+        "decisions.parquet",
+    ),
 )
 """What a run leaves in its folder, beside its log and folders for several episodes."""
 
@@ -45,8 +53,11 @@ class RunFolder:
         """Where each participant has a folder of its own."""
         return self.path / PARTICIPANTS
 
-    def claim(self) -> None:
-        """Lock the folder, and remove what would be taken for results of this run."""
+    def claim(self, *, goes_on: bool = False) -> None:
+        """Lock the folder, and remove what would be taken for results of this run.
+
+        A run that `goes_on` after its launcher was lost finds what it had recorded.
+        """
         with reporting_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.participants.exists() and not (self.path / LOG).exists():
@@ -55,6 +66,9 @@ class RunFolder:
                     "run: choose another --out"
                 )
             log = self._lock()
+            if goes_on:
+                log.seek(0, os.SEEK_END)
+                return
             log.truncate()
             for path in self._leftovers():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -26,7 +26,7 @@ from fogveil.protocol.identity import AGENT, AUDITOR, BROKER, CLOCK, SOURCES, Id
 from fogveil.protocol.participant import LAUNCHER
 from fogveil.testbed.launch.interface import PAUSED, BrokerHandle, Interposer, Launcher, OutputLine
 from fogveil.testbed.launch.participant_config import Plan, Split, check, roster
-from fogveil.testbed.launch.participants import Participant, explain_failure
+from fogveil.testbed.launch.participants import Participant, explain_failure, is_stopped
 from fogveil.testbed.launch.recovery import AgentLostError, Recovery, is_loss
 from fogveil.testbed.launch.reports import Report, parse_report
 from fogveil.testbed.launch.run_folder import LONGEST_LINE, RunFolder
@@ -54,7 +54,8 @@ class Testbed:
     """All participants of one federated run; a context that ends them all, whatever happens.
 
     With `hold` everybody but the agent is started, and nothing happens until `release`. An
-    `interposer` chooses the addresses at which participants are told to dial each other.
+    `interposer` chooses the addresses at which participants are told to dial each other;
+    `goes_on` names the run that this one goes on with, in the same folder.
     """
 
     __test__ = False  # for pytest: this is no test
@@ -68,6 +69,7 @@ class Testbed:
         *,
         hold: bool = False,
         interposer: Interposer | None = None,
+        goes_on: str | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         check(plan, world)
@@ -76,7 +78,8 @@ class Testbed:
         self._interposer = interposer
         self._folder = RunFolder(folder)
         self.launcher = launcher
-        self.run = secrets.token_hex(16)
+        self._goes_on = goes_on is not None
+        self.run = goes_on or secrets.token_hex(16)
         self.participants: dict[str, Participant] = {}
         self.broker: BrokerHandle | None = None
         self.addresses: dict[str, str] = {}
@@ -113,7 +116,7 @@ class Testbed:
 
     def __enter__(self) -> Self:
         try:
-            self._folder.claim()
+            self._folder.claim(goes_on=self._goes_on)
             self._start()
         except BaseException:
             self.stop()
@@ -206,7 +209,7 @@ class Testbed:
                 self.recovery.look()
             if condition():  # a short run may be over before it was seen to begin
                 return
-            if self._somebody_ended():
+            if self._ended():
                 raise self._failure()
             if self._now() > deadline:
                 late = [p.name for p in self.participants.values() if p.state == "starting"]
@@ -221,7 +224,9 @@ class Testbed:
             yield from self._new_reports()
             if self.recovery:
                 self.recovery.look()
-            if self._somebody_ended():
+            if ended := self._ended():
+                if self.recovery:
+                    self.recovery.ended(ended)
                 self._wait_for_the_others()
         yield from self._new_reports()
         if any(self._failed(p) for p in self.participants.values()):
@@ -251,8 +256,8 @@ class Testbed:
     def _running(self) -> list[Participant]:
         return [p for p in self.participants.values() if p.process.poll() is None]
 
-    def _somebody_ended(self) -> bool:
-        return any(self._ends_run(participant) for participant in self.participants.values())
+    def _ended(self) -> list[str]:
+        return [name for name, each in self.participants.items() if self._ends_run(each)]
 
     def _ends_run(self, participant: Participant) -> bool:
         """Return whether a participant has ended who is not started again."""
@@ -349,7 +354,7 @@ class Testbed:
             running = self._running()
             if not running:
                 return
-            if all(p.health == PAUSED or _is_stopped(p.process.pid) for p in running):
+            if all(p.health == PAUSED or is_stopped(p.process.pid) for p in running):
                 break  # they cannot
             if self._finished and self.recovery and CLOCK not in [p.name for p in running]:
                 deadline = min(deadline, begin + TOLD_WITHIN)  # nobody tells those any more
@@ -489,12 +494,3 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _is_stopped(pid: int) -> bool:
-    """Return whether a process of this machine was stopped by a signal (state T)."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state == "T"

@@ -10,9 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from fogveil.core.files import write_private
 from fogveil.testbed.records.join import COLUMNS, Decisions, Floats
-from fogveil.testbed.records.output import reporting_write_errors
 
 _KEPT = [COLUMNS.index(name) for name in ("job", "emitted", "returned", "node")]
 
@@ -33,7 +31,7 @@ class JobTimes:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return what `JobTimesRecord.save` wrote."""
+        """Return what `JobTimesRecord.content` returned, from a file."""
         with np.load(path) as file:
             return cls(file["emitted"], file["returned"], file["node"])
 
@@ -54,12 +52,11 @@ class JobTimesRecord:
         order = np.lexsort((job, emitted))
         return JobTimes(emitted[order], returned[order], node[order].astype(np.int16))
 
-    def save(self, path: Path) -> None:
-        """Write them to a file, whole or not at all."""
+    def content(self) -> bytes:
+        """Return what is kept of them in a file."""
         times = self.times()
         content = io.BytesIO()
         np.savez_compressed(
             content, emitted=times.emitted, returned=times.returned, node=times.node
         )
-        with reporting_write_errors(path):
-            write_private(path, content.getvalue())
+        return content.getvalue()

@@ -3,17 +3,20 @@
 Nobody is believed about anything that follows from the scenario. The order of the checks finds the
 culprit: emissions first, then the placements, which follow from them, then what follows from those.
 Where two participants know a fact and their records cannot tell who of them lied, both are named.
+
+What those recorded whom the agent had marked decides nothing: it is told apart, and what must have
+happened stands in its place.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn
 
-from fogveil.agent.decision_record import Decision
+from fogveil.agent.decision_record import UNSEEN, Decision
 from fogveil.agent.visibility import Visibility
 from fogveil.core.disclosure import Level
 from fogveil.core.errors import InfrastructureError
@@ -51,10 +54,12 @@ def verify(
     owners: Sequence[str],
     visibility: Visibility,
     recorded: Recorded,
-) -> None:
+    marked: Collection[str] = (),
+) -> dict[str, list[str]]:
     """Raise an error that names who recorded something else than what must have happened.
 
-    `emitted` is what the world's sources emit; `owners` the sources process of each cluster.
+    `emitted` is what the world's sources emit; `owners` the sources process of each cluster. Return
+    how the records of those who are `marked` differ; their journals are replaced.
     """
     if world.loses_jobs:
         emitted = _with_retries(world, emitted, recorded.decisions)
@@ -62,8 +67,13 @@ def verify(
         _check_emissions(name, emissions, [e for e in emitted if owners[e.cluster] == name])
     _check_decisions(world, owners, recorded.decisions, emitted)
     reference = Reference(world, _placed(world, recorded.decisions))
-    _check_nodes(world, recorded)
     journals = recorded.journals
+    differences = {
+        name: _replace_journal(name, journals, expected)
+        for name, expected in zip(world.nodes, reference.fogs, strict=True)
+        if name in marked
+    }
+    _check_nodes(world, recorded)
     for name, expected in zip(world.nodes, reference.fogs, strict=True):
         _check_journal(name, journals[name], expected, lambda _job: "the agent")
     served_by = {decision.job: world.nodes[decision.node] for decision in recorded.decisions}
@@ -73,8 +83,11 @@ def verify(
         reference.cloud,
         lambda job: served_by.get(job, "a Fog provider"),
     )
-    _check_counts(world, visibility, recorded.decisions, reference)
-    _check_feedback(world, owners, recorded, reference)
+    wrong = _check_counts(world, visibility, recorded.decisions, reference, marked)
+    for name, sentence in wrong.items():
+        differences[name].append(sentence)
+    _check_feedback(world, owners, recorded, reference, marked)
+    return differences
 
 
 def _disagree(sentence: str) -> InfrastructureError:
@@ -255,12 +268,30 @@ def _check_journal(
                 )
 
 
+def _replace_journal(
+    name: str, journals: dict[str, list[JournalLine]], expected: Journal
+) -> list[str]:
+    """Put what must have happened in place of a journal; return how it differs, if it does."""
+    got, journals[name] = journals[name], list(expected.values())
+    try:
+        _check_journal(name, got, expected, lambda _job: "the agent")
+    except InfrastructureError as error:
+        return [str(error)]
+    return []
+
+
 # --- what crossed --------------------------------------------------------------------------------
 
 
 def _check_counts(
-    world: World, visibility: Visibility, decisions: Sequence[Decision], reference: Reference
-) -> None:
+    world: World,
+    visibility: Visibility,
+    decisions: Sequence[Decision],
+    reference: Reference,
+    marked: Collection[str],
+) -> dict[str, str]:
+    """Check the counts that the agent saw; return how those of the marked providers differ."""
+    wrong: dict[str, str] = {}
     expected = reference.counts(visibility, [decision.emitted for decision in decisions])
     names = (*world.nodes, world.cloud)
     for decision, true in zip(decisions, expected, strict=True):
@@ -275,15 +306,25 @@ def _check_counts(
                 f"the agent recorded a total of {got[0]} queued jobs {when}, by the journals it is "
                 f"{true[0]}: a provider sent a wrong share, or the agent recorded a wrong sum"
             )
-        name, count, right = next(x for x in zip(names, got, true, strict=True) if x[1] != x[2])
-        raise _disagree(
-            f"{name} disclosed, or the agent recorded, {count} queued jobs {when}, "
-            f"by the journal of {name} {right}"
-        )
+        for name, count, right in zip(names, got, true, strict=True):
+            if count == right or (name in marked and count == UNSEEN):
+                continue
+            sentence = (
+                f"{name} disclosed, or the agent recorded, {count} queued jobs {when}, "
+                f"by the journal of {name} {right}"
+            )
+            if name not in marked:
+                raise _disagree(sentence)
+            wrong.setdefault(name, sentence)
+    return wrong
 
 
 def _check_feedback(
-    world: World, owners: Sequence[str], recorded: Recorded, reference: Reference
+    world: World,
+    owners: Sequence[str],
+    recorded: Recorded,
+    reference: Reference,
+    marked: Collection[str],
 ) -> None:
     owner = {decision.job: owners[decision.cluster] for decision in recorded.decisions}
     expected: dict[str, dict[tuple[int, str], float]] = {name: {} for name in recorded.feedback}
@@ -294,7 +335,8 @@ def _check_feedback(
         if line.passed_on:
             expected[owner[job]][job, world.cloud] = line.served[4]
     for name, results in recorded.feedback.items():
-        _check_results(name, results, expected[name])
+        wanted = {key: time for key, time in expected[name].items() if key[1] not in marked}
+        _check_results(name, [each for each in results if each[1] not in marked], wanted)
 
 
 def _check_results(

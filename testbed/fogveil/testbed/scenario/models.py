@@ -142,6 +142,8 @@ class Roles(ScenarioTable):
     """Number of IoT clusters; each is a leaf beside a Fog node."""
     seed: Seed = 0
     """Selects the Fog nodes that have a cluster, if not all do."""
+    sample: Annotated[int, Field(ge=1)] | None = None
+    """Estimates centrality from the paths of so many nodes, drawn at random; exact without it."""
 
 
 class Links(ScenarioTable):

@@ -12,6 +12,8 @@ import networkx as nx
 import numpy as np
 
 from fogveil.core.errors import InputError
+from fogveil.testbed.scenario.as_graph import random_as_graph
+from fogveil.testbed.scenario.centrality import rank_by_centrality
 from fogveil.testbed.scenario.graph_files import node_labels, read_graph
 from fogveil.testbed.scenario.models import (
     Attribute,
@@ -124,17 +126,14 @@ def _topology_by_centrality(scenario: Scenario, notes: list[str]) -> Topology:
         graph = read_graph(table.file, notes)
     else:
         assert table.kind == "internet_as"
-        graph = nx.Graph(nx.random_internet_as_graph(table.nodes, seed=table.seed))
+        graph = nx.Graph(random_as_graph(table.nodes, table.seed))
     if graph.number_of_nodes() < roles.fog + 1:
         raise InputError(
             f"roles.fog: {roles.fog} Fog nodes and a Cloud do not fit "
             f"into a graph of {graph.number_of_nodes()} nodes"
         )
+    ranked = rank_by_centrality(graph, roles.sample)
     order = {node: number for number, node in enumerate(graph)}
-    # In graphs of many hundred nodes the exact value takes minutes; a fixed sample ranks as well.
-    sample = 200 if graph.number_of_nodes() > 500 else None  # noqa: PLR2004
-    centrality = nx.betweenness_centrality(graph, k=sample, seed=0)
-    ranked = sorted(graph, key=lambda node: (-centrality[node], order[node]))
     cloud, fogs = ranked[0], ranked[1 : roles.fog + 1]
     known = node_labels(graph) if isinstance(table, FileTopology) else {}
     clusters = _attach_clusters(graph, cloud, fogs, roles, order)

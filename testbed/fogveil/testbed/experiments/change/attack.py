@@ -16,7 +16,9 @@ from fogveil.core.files import write_private
 from fogveil.testbed.experiments.change.plan import KINDS, OUT, SEEDS, Kind
 from fogveil.testbed.privacy.leakage.after_change import Course, follow, summarise
 from fogveil.testbed.privacy.leakage.meter import AttackPlan
+from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.source_tree import code_digest
+from fogveil.testbed.workers.files import FileList, Located
 
 DECISIONS = 1500
 """Observed since the upgrade."""
@@ -72,13 +74,25 @@ class AttackRun:
         policy = self.attacker.policy or "probing"
         return OUT / "attack" / f"{self.attacker.level.word}_{policy}_{self.seed}_{digest}.npz"
 
-    def execute(self) -> None:
-        """Follow the attacker and keep its course."""
+    def order(self) -> AttackRun:
+        """Return itself: it has all that a worker needs."""
+        return self
+
+    def list_files(self, files: FileList) -> None:
+        """Name nothing: all of it ships."""
+
+    def compute(self, _located: Located) -> bytes:
+        """Follow the attacker and return its course."""
         course = follow(self.plan, self.seed - 1)
         content = io.BytesIO()
         np.savez_compressed(content, **course._asdict())
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_private(self.path, content.getvalue())
+        return content.getvalue()
+
+    def keep(self, found: bytes) -> None:
+        """Write the course."""
+        with reporting_write_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_private(self.path, found)
 
     def read(self) -> Course:
         """Return the course that was kept."""

@@ -14,6 +14,7 @@ import fogveil.agent.policies as policies
 from fogveil.agent.learning.adaptation import AdaptationRequest, parse_adapt
 from fogveil.agent.learning.transfer import Transfer
 from fogveil.agent.policies.parl import FILE
+from fogveil.core.files import write_private
 from fogveil.testbed.engine.adapting_run import run_adapting
 from fogveil.testbed.engine.run import run_embedded
 from fogveil.testbed.experiments.change.attack import attack_runs
@@ -36,16 +37,18 @@ from fogveil.testbed.experiments.change.plan import (
     trainings,
 )
 from fogveil.testbed.experiments.comparison import ComparedRun, prepare
-from fogveil.testbed.experiments.embedded_training import train
 from fogveil.testbed.experiments.planned_work import (
     Outstanding,
     Task,
     check_trainings,
     run_seconds,
 )
+from fogveil.testbed.experiments.training_work import TrainingWork
 from fogveil.testbed.records.job_times import JobTimes, JobTimesRecord
+from fogveil.testbed.records.output import reporting_write_errors
 from fogveil.testbed.scenario.world import build_world
 from fogveil.testbed.source_tree import code_digest
+from fogveil.testbed.workers.files import FileList, Located
 
 TRAINING_SECONDS = {SCRATCH: 31.0, TRANSFERRED: 7.0}
 """CPU time when last measured."""
@@ -73,38 +76,57 @@ def _result_path(kind: Kind, name: str, seed: int, agent: str = "") -> Path:
     return OUT / "learning" / f"{kind.name}_{name.replace(' ', '-')}_{seed}_{digest}.npz"
 
 
-@dataclass(frozen=True)
-class AdaptingRun:
-    """A run of the shipped PARL that goes on learning."""
-
-    kind: Kind
-    method: str
-    seed: int
+class KeptRun:
+    """A run of which the times of its workloads are kept."""
 
     name = ""
 
     @property
     def path(self) -> Path:
         """The file of the result."""
+        raise NotImplementedError
+
+    def keep(self, found: bytes) -> None:
+        """Write the result."""
+        with reporting_write_errors(self.path):
+            write_private(self.path, found)
+
+
+@dataclass(frozen=True)
+class AdaptingRun(KeptRun):
+    """A run of the shipped PARL that goes on learning."""
+
+    kind: Kind
+    method: str
+    seed: int
+
+    @property
+    def path(self) -> Path:
+        """The file of the result."""
         return _result_path(self.kind, self.method, self.seed)
 
-    def execute(self) -> None:
-        """Run it and keep when its workloads came back."""
+    def order(self) -> AdaptingRun:
+        """Return itself: it has all that a worker needs."""
+        return self
+
+    def list_files(self, files: FileList) -> None:
+        """Name nothing: all of it ships."""
+
+    def compute(self, _located: Located) -> bytes:
+        """Run it and return when its workloads came back."""
         times = JobTimesRecord()
         scenario = self.kind.scenario(self.seed, "total")
         request = AdaptationRequest(parse_adapt(ADAPTING[self.method]))
         run_adapting(scenario, PARL, request, watchers=[times])
-        times.save(self.path)
+        return times.content()
 
 
 @dataclass(frozen=True)
-class RetrainedRun:
+class RetrainedRun(KeptRun):
     """A run in which a retrained agent takes over from the shipped one at the change."""
 
     training: ChangeTraining
     seed: int
-
-    name = ""
 
     @property
     def path(self) -> Path:
@@ -113,36 +135,33 @@ class RetrainedRun:
         name = f"{self.training.method} {self.training.seed}"
         return _result_path(self.training.kind, name, self.seed, agent)
 
-    def execute(self) -> None:
-        """Run it and keep when its workloads came back."""
+    def order(self) -> RetrainedRun:
+        """Return itself: it has all that a worker needs."""
+        return self
+
+    def list_files(self, files: FileList) -> None:
+        """Name the retrained agent."""
+        files.add(self.training.light)
+
+    def compute(self, located: Located) -> bytes:
+        """Run it and return when its workloads came back."""
         times = JobTimesRecord()
         scenario = self.training.kind.scenario(self.seed, "total")
-        policy = Handover(build_world(scenario).agent, PARL, self.training.light, AT)
+        retrained = located.path(self.training.light)
+        policy = Handover(build_world(scenario).agent, PARL, retrained, AT)
         run_embedded(scenario, policy, watchers=[times])
-        times.save(self.path)
+        return times.content()
 
 
-@dataclass(frozen=True)
-class TransferTraining:
-    """A training that starts from the shipped PARL."""
-
-    training: ChangeTraining
-
-    @property
-    def name(self) -> str:
-        """The name of its folder."""
-        return self.training.folder.name
-
-    def execute(self) -> None:
-        """Train it, or continue."""
-        planned = self.training
-        train(
-            planned.load_scenario(),
-            planned.agent,
-            planned.folder,
-            planned.hyperparameters,
-            transfer=Transfer(FILE),
-        )
+def transfer_of(training: ChangeTraining) -> TrainingWork:
+    """Return a training that starts from the shipped PARL."""
+    return TrainingWork(
+        training.load_scenario(),
+        training.agent,
+        training.folder,
+        training.hyperparameters,
+        Transfer(FILE),
+    )
 
 
 def find_outstanding() -> Outstanding:
@@ -156,7 +175,7 @@ def find_outstanding() -> Outstanding:
         if not training.finished and training.method == SCRATCH:
             outstanding.trainings.append(Task(seconds, training=training))
         elif not training.finished:
-            outstanding.trainings.append(Task(seconds, other=TransferTraining(training)))
+            outstanding.trainings.append(Task(seconds, other=transfer_of(training)))
         for seed in range(1, SEEDS + 1):
             run = RetrainedRun(training, seed)
             if not training.finished or not run.path.exists():

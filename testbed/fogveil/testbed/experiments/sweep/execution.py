@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from fogveil.testbed.experiments.planned_work import Outstanding, Task, execute_outstanding
 from fogveil.testbed.experiments.sweep.plan import SweepPlan
 from fogveil.testbed.experiments.sweep.results import tidy_table
-from fogveil.testbed.experiments.worker_pool import cores
 from fogveil.testbed.records.output import claim_folder, reporting_write_errors, write_json
 from fogveil.testbed.records.provenance import provenance
 from fogveil.testbed.records.sweep_files import SWEPT
@@ -26,17 +23,6 @@ def claim(plan: SweepPlan, *, force: bool = False) -> None:
     """Take the sweep's folder, or refuse one that holds something else."""
     digest = hashlib.sha256(plan.sweep.model_dump_json().encode()).hexdigest()[:16]
     claim_folder(plan.out, {"kind": "sweep", "digest": digest}, force=force)
-
-
-def execute(
-    plan: SweepPlan,
-    outstanding: Outstanding,
-    processes: int | None = None,
-    on_done: Callable[[Task], None] = lambda _task: None,
-) -> pa.Table:
-    """Do what is not done, write the table as Parquet and CSV, and return it."""
-    execute_outstanding(outstanding, processes or cores(), on_done)
-    return write_results(plan)
 
 
 def write_results(plan: SweepPlan) -> pa.Table:

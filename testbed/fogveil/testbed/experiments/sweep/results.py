@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -40,6 +41,14 @@ def tidy_table(plan: SweepPlan) -> pa.Table:
     varied += ["scenario"] if len(plan.sweep.scenarios) > 1 else []
     kept = {VARIED: json.dumps([name for name in varied if name in columns])}
     return table.replace_schema_metadata(kept)
+
+
+def results_digest(table: pa.Table) -> str:
+    """Return a digest of what every run gave: equal wherever and however often it was computed."""
+    varied = json.loads(table.schema.metadata[VARIED.encode()])
+    columns = [*dict.fromkeys([*FIRST, *varied, "run_hash"])]
+    rows = json.dumps(table.select(columns).to_pylist())
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
 def _results(cell: Cell) -> Iterator[Result]:

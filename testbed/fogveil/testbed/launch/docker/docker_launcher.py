@@ -133,6 +133,7 @@ class DockerLauncher:
         self._engine = engine = EngineClient(run, folder)
         self._closing.callback(engine.close)
         self._closing.callback(engine.remove)
+        engine.remove()  # what a launcher that was lost has left of the run
         roles = [*PARTICIPANT_ROLES, *([BROKER] if self._broker_choice == BUILTIN else [])]
         build_images(engine.api, roles, self._progress)
         if self._broker_choice != BUILTIN:

@@ -7,9 +7,7 @@ veil-total from the total): what lets them adapt is what tells the secret.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import partial
 from math import inf
 from statistics import median
 from typing import Any, NamedTuple
@@ -24,11 +22,13 @@ from fogveil.agent.policy import Level
 from fogveil.core.errors import InputError
 from fogveil.testbed.engine.embedded import Embedded, take_decisions
 from fogveil.testbed.privacy.leakage.attackers import load_attacker
-from fogveil.testbed.privacy.leakage.meter import AttackPlan, permuted_world
+from fogveil.testbed.privacy.leakage.meter import AttackOrder, AttackPlan, permuted_world
 from fogveil.testbed.privacy.leakage.scoring import log_speeds, rank_correlation
 from fogveil.testbed.scenario.events import SpeedEvent
 from fogveil.testbed.scenario.models import Scenario
 from fogveil.testbed.scenario.world import World
+from fogveil.testbed.workers.files import Located
+from fogveil.testbed.workers.work import Crew, compute_in_order
 
 BEFORE = 200
 """Decisions before the change that are shown, too, as far as there are so many."""
@@ -137,8 +137,16 @@ def known_after(course: Course, holds: npt.NDArray[np.bool_]) -> Known:
     return Known(None, None)
 
 
+class CourseOrder(AttackOrder):
+    """One attacker's course."""
+
+    def compute(self, located: Located) -> Course:
+        """Follow the attacker."""
+        return follow(self.plan_at(located), self.number)
+
+
 def measure_change(
-    plan: AttackPlan, progress: Callable[[int], None] | None = None, processes: int | None = None
+    plan: AttackPlan, crew: Crew, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
     """Follow the attacker on every permutation; return medians over them.
 
@@ -147,11 +155,11 @@ def measure_change(
     if plan.testbed:
         raise InputError("a change of speed is measured in this process: leave --federated out")
     courses: list[Course] = []
-    with ProcessPoolExecutor(processes) as pool:
-        for course in pool.map(partial(follow, plan), range(plan.permutations)):
-            courses.append(course)
-            if progress:
-                progress(len(courses))
+    orders = [CourseOrder(plan, number) for number in range(plan.permutations)]
+    for course in compute_in_order(orders, crew):
+        courses.append(course)
+        if progress:
+            progress(len(courses))
     return summarise(plan, courses)
 
 

@@ -5,13 +5,8 @@ What is inferred is the service time of each application at each node, in simula
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from multiprocessing import active_children
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +14,7 @@ import numpy as np
 from fogveil.agent.inference.estimator import infer
 from fogveil.agent.inference.transcript import Floats, Ints, Transcript, marks_of
 from fogveil.agent.policy import Level
-from fogveil.core.errors import InfrastructureError, InputError
+from fogveil.core.errors import InputError
 from fogveil.core.randomness import Seeds, drawn
 from fogveil.testbed.launch.participant_config import Plan as TestbedPlan
 from fogveil.testbed.privacy.leakage.attackers import load_attacker, watch, watch_testbed
@@ -35,6 +30,8 @@ from fogveil.testbed.privacy.leakage.trust import Prior, Rehearsed, Trust, learn
 from fogveil.testbed.report.statistics import Estimate, estimate
 from fogveil.testbed.scenario import Scenario
 from fogveil.testbed.scenario.world import World, build_world
+from fogveil.testbed.workers.files import FileList, Located
+from fogveil.testbed.workers.work import Crew, compute_in_order
 
 FEWEST_DECISIONS = 32
 """With fewer, the first estimate would be after one decision or none."""
@@ -174,13 +171,15 @@ def _speed_ranks(service: Floats) -> Ints:
     return np.argsort(np.argsort(-speeds, kind="stable"), kind="stable") + 1
 
 
-def measure(plan: AttackPlan, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
+def measure(
+    plan: AttackPlan, crew: Crew, progress: Callable[[int], None] | None = None
+) -> dict[str, Any]:
     """Run the attacker on every permutation; return means and 95 % intervals over them.
 
     `progress` is called with the number of finished permutations.
     """
     trials = []
-    for trial in _run_trials(plan):
+    for trial in _run_trials(plan, crew):
         trials.append(trial)
         if progress:
             progress(len(trials))
@@ -215,40 +214,56 @@ def _to_json(value: Estimate) -> dict[str, float | None]:
     return {"mean": value.mean, "ci95": value.half_width}
 
 
-def _run_trials(plan: AttackPlan) -> Iterator[Trial]:
-    """Rehearse and run the trials on all cores, and yield them in order."""
-    workers = min(len(os.sched_getaffinity(0)), max(plan.permutations, REHEARSALS))
-    if workers == 1:
-        trust = _learn(rehearse(plan, number) for number in range(REHEARSALS))
-        yield from (run_trial(plan, number, trust) for number in range(plan.permutations))
+def _run_trials(plan: AttackPlan, crew: Crew) -> Iterator[Trial]:
+    """Rehearse and run the trials, and yield them in order."""
+    rehearsals = [RehearsalOrder(plan, number) for number in range(REHEARSALS)]
+    trust = _learn(compute_in_order(rehearsals, crew))
+    numbers = range(plan.permutations)
+    if plan.testbed:  # which uses all cores by itself
+        yield from (run_trial(plan, number, trust) for number in numbers)
         return
-    pool = ProcessPoolExecutor(workers, initializer=_ignore_interrupts)
-    try:
-        rehearsed = [pool.submit(rehearse, plan, number) for number in range(REHEARSALS)]
-        trust = _learn(future.result() for future in rehearsed)
-        numbers = range(plan.permutations)
-        if plan.testbed:  # which uses all cores by itself
-            yield from (run_trial(plan, number, trust) for number in numbers)
-            return
-        trials = [pool.submit(run_trial, plan, number, trust) for number in numbers]
-        for future in trials:
-            yield future.result()
-    except BrokenProcessPool as error:
-        raise InfrastructureError("a worker process of the leakage meter died") from error
-    except BaseException:
-        for worker in active_children():
-            worker.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    yield from compute_in_order([TrialOrder(plan, number, trust) for number in numbers], crew)
+
+
+@dataclass(frozen=True)
+class AttackOrder:
+    """What a worker computes of an attack."""
+
+    plan: AttackPlan
+    number: int
+
+    def list_files(self, files: FileList) -> None:
+        """Name the files of the scenario and of the policy."""
+        files.add_scenario(self.plan.scenario)
+        if self.plan.policy:
+            files.add_policy(self.plan.policy)
+
+    def plan_at(self, located: Located) -> AttackPlan:
+        """Return the plan with its files as the worker has them."""
+        policy = self.plan.policy and located.policy(self.plan.policy)
+        return replace(self.plan, scenario=located.scenario(self.plan.scenario), policy=policy)
+
+
+class RehearsalOrder(AttackOrder):
+    """A rehearsal."""
+
+    def compute(self, located: Located) -> dict[int, Rehearsed]:
+        """Rehearse."""
+        return rehearse(self.plan_at(located), self.number)
+
+
+@dataclass(frozen=True)
+class TrialOrder(AttackOrder):
+    """A trial, with what was learned in rehearsals."""
+
+    trust: Mapping[int, Trust]
+
+    def compute(self, located: Located) -> Trial:
+        """Observe and infer."""
+        return run_trial(self.plan_at(located), self.number, self.trust)
 
 
 def _learn(rehearsals: Iterable[dict[int, Rehearsed]]) -> dict[int, Trust]:
     """Return how far to trust an estimate after each number of decisions."""
     played = list(rehearsals)
     return {mark: learn_trust([each[mark] for each in played]) for mark in played[0]}
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
