@@ -397,7 +397,7 @@ def test_an_audit_says_how_long_it_takes(monkeypatch):
 
 LONG = (
     *("run", "up", "compare", "sweep", "league", "train", "evaluate", "figures", "report"),
-    *("reproduce", "audit", "leakage", "map"),
+    *("reproduce", "audit", "leakage", "map", "chaos"),
 )
 
 
