@@ -63,7 +63,7 @@ def test_if_one_testbed_fails_both_end(
     serve: Callable[..., Any], page: Page, tmp_path: Path
 ) -> None:
     """A lost provider ends the command with its name; the page shows where the run stood."""
-    command = serve(*TINY, "--policy", "jsq,nearest", "--out", tmp_path)
+    command = serve(*TINY, "--policy", "jsq,nearest", "--out", tmp_path, "--on-loss", "end")
     page.goto(command.link)
     wait_for(page, "Number(d.time) > 0")
     log = (tmp_path / "2-nearest" / "testbed.log").read_text()

@@ -192,7 +192,8 @@ class ArrivalCounter:
         """Wait until so many have arrived in all; LostError if that takes too long."""
         if self.count >= number:
             return
-        patience = patience or (RECOVERY_PATIENCE if self._ask else PATIENCE)
+        if patience is None:
+            patience = RECOVERY_PATIENCE if self._ask else PATIENCE
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
         self._awaited = number

@@ -139,7 +139,8 @@ class SecureSum:
     async def agree(self, patience: float | None = None) -> None:
         """Wait for the keys of all members of this epoch."""
         assert self._membership is not None
-        patience = patience or (RECOVERY_PATIENCE if self._store else PATIENCE)
+        if patience is None:
+            patience = RECOVERY_PATIENCE if self._store else PATIENCE
         if not self._membership.missing:  # we had them before we were lost
             self._complete.set()
         try:
