@@ -20,6 +20,7 @@ from federated_support import (
 )
 from support import ROOT
 
+from fogveil.clock.pace import PaceOrder
 from fogveil.core.errors import InfrastructureError, InputError
 from fogveil.testbed.launch.federated_run import FederatedRun, resume
 from fogveil.testbed.launch.participant_config import Plan
@@ -44,6 +45,9 @@ def run_with(folder: Path, faults, policy="jsq", *, scenario=None, **plan):
         testbed = run.testbed
 
         def watch(_testbed, _name, report):
+            if "joined" in report and "speed" not in plan:
+                # The wall clock went on while somebody was away: the run does not hurry after it.
+                testbed.pace(PaceOrder(SPEED, held=False))
             while pending and report.get("clock", {}).get("time", -1.0) >= pending[0][1]:
                 who, _, number = pending.pop(0)
                 process = testbed.broker if who == "broker" else testbed.participants[who].process

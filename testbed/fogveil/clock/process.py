@@ -208,7 +208,7 @@ class Clock(ClockServiceServicer):
         Where it has proved who it is, it may do so although its old stream seems to be there: that
         it broke off is noticed late.
         """
-        if self._windows.awaits(name):
+        if self._windows.awaits(name) or self._over.is_set():  # the latter is told that it is over
             return True
         return self._recovers and (self._secure or not self._session.seats[name].present)
 

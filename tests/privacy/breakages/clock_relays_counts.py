@@ -8,8 +8,8 @@ CAUGHT_BY = "messages"
 def sabotage(product):
     replace(
         product / "fogveil/agent/process.py",
-        "done = AgentDone(placed=await self._decide(episode, order.grant))",
-        "done = AgentDone(placed=await self._decide(episode, order.grant))\n                    done.enough = bool(episode.queued)",
+        "done = AgentDone(placed=placed, marked=self._marks.take_unsaid())",
+        "done = AgentDone(placed=placed, marked=self._marks.take_unsaid())\n                    done.enough = bool(episode.queued)",
     )
     append(
         product / "fogveil/clock/core.py",

@@ -28,6 +28,6 @@ def sabotage(product):
     )
     replace(
         product / "fogveil/agent/boundary_client.py",
-        "                received.append((response.shares if self._masked else response.counts)[:])\n",
-        "                if not (response.shares if self._masked else response.counts):\n                    continue\n                received.append((response.shares if self._masked else response.counts)[:])\n",
+        "                received.append(told[: LARGEST_WINDOW + 1])\n",
+        "                if not told:\n                    continue\n                received.append(told[: LARGEST_WINDOW + 1])\n",
     )

@@ -8,6 +8,6 @@ CAUGHT_BY = "frames"
 def sabotage(product):
     replace(
         product / "fogveil/protocol/channels.py",
-        "server = aio.server(options=OPTIONS, interceptors=interceptors)",
-        'own = getattr(settings, "provider", None)\n    more = [("grpc.max_concurrent_streams", 100 + int(own.ipt) % 97)] if own else []\n    server = aio.server(options=[*OPTIONS, *more], interceptors=interceptors)',
+        "server = aio.server(\n        options=OPTIONS,",
+        'own = getattr(settings, "provider", None)\n    more = [("grpc.max_concurrent_streams", 100 + int(own.ipt) % 97)] if own else []\n    server = aio.server(\n        options=[*OPTIONS, *more],',
     )

@@ -9,9 +9,9 @@ ALSO = ("secrets",)
 def sabotage(product):
     replace(
         product / "fogveil/provider_node/boundary.py",
-        "            await loop.create_future()  # until the watcher is gone\n",
-        "            await _OVER.wait()\n"
-        '            context.set_trailing_metadata((("x-speed", str(_SPEED[0])),))\n',
+        "                await replaced  # or until the watcher is gone\n",
+        "                await _OVER.wait()\n"
+        '                context.set_trailing_metadata((("x-speed", str(_SPEED[0])),))\n',
     )
     append(
         product / "fogveil/provider_node/boundary.py",

@@ -8,6 +8,6 @@ CAUGHT_BY = "calls"
 def sabotage(product):
     replace(
         product / "fogveil/clock/process.py",
-        "await context.send_initial_metadata(WELCOME)",
-        'await context.send_initial_metadata((*WELCOME, ("x-joined", str(len(self._streams)))))',
+        "if self._recovers and handled else WELCOME",
+        'if self._recovers and handled else (*WELCOME, ("x-joined", str(len(self._streams))))',
     )
