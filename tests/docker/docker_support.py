@@ -95,9 +95,9 @@ class Up:
         (container,) = self.client.containers.list(filters=labels)
         return container
 
-    def recoveries(self) -> int:
-        """Return how many losses the testbed has recovered from."""
-        return (self.folder / "testbed.log").read_text().count(" is back after ")
+    def is_back(self, name: str) -> bool:
+        """Return whether the testbed has recovered from a loss of a participant."""
+        return f"| {name} is back after " in (self.folder / "testbed.log").read_text()
 
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)

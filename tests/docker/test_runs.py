@@ -161,11 +161,11 @@ def test_whoever_is_lost_is_replaced_by_another_container(client, built, tmp_pat
     up = Up(client, tmp_path, "--seed", "1", speed=15)
     try:
         up.wait_until_busy()
-        for number, (name, fault) in enumerate(faults.items(), 1):
+        for name, fault in faults.items():
             before = up.container(name).id
             FAULTS[fault](up.container(name))
             deadline = time.monotonic() + ENDS_WITHIN
-            while up.recoveries() < number:
+            while not up.is_back(name):
                 assert up.process.poll() is None, up.process.communicate()
                 assert time.monotonic() < deadline, f"{name} was not replaced"
                 time.sleep(0.1)
@@ -175,7 +175,7 @@ def test_whoever_is_lost_is_replaced_by_another_container(client, built, tmp_pat
     finally:
         up.close()
     result = json.loads((tmp_path / "run.json").read_text())
-    assert sorted(loss["who"] for loss in result["losses"]) == sorted(faults)
+    assert set(faults) <= {loss["who"] for loss in result["losses"]}
     calm = run_embedded(load_scenario(TINY, {"seed": 1}), "jsq")
     assert result["run_hash"] == calm["run_hash"]
 

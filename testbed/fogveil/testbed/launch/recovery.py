@@ -25,6 +25,8 @@ WITHIN = 10.0
 """Seconds in which so many losses of one participant end the run."""
 REJOIN_WITHIN = 2.0
 """Seconds in which a participant that lost its connection may join again by itself."""
+JOIN_CLOCK_WITHIN = 10.0
+"""Seconds in which everybody has joined a clock again that was lost."""
 PING_EVERY = 2.0
 CLOCK_ANSWERS_WITHIN = 10.0
 """Seconds in which a clock must have given a sign of life, of which it is asked for several."""
@@ -103,8 +105,8 @@ class Recovery:
         """The run is over, or has failed: nobody is started again."""
         self.now = 0.0
         """Simulated time, as the clock last reported it."""
-        self._left: dict[str, float] = {}
-        """When the clock lost the stream of somebody."""
+        self._due: dict[str, float] = {}
+        """Until when somebody has to join again whose stream the clock has lost."""
         self._started: defaultdict[str, float] = defaultdict(lambda: self._begin)
         self._clock_seen = self._begin
         self._pinged = self._begin
@@ -128,10 +130,13 @@ class Recovery:
             self.suspect(lost)
         if "listening" in report:
             self.returned(CLOCK)
+            for each in participants.values():
+                if each.state == "joined":  # the clock that is back knows nothing of its stream
+                    self._due.setdefault(each.name, self._wall() + JOIN_CLOCK_WITHIN)
 
     def left(self, name: str) -> None:
         """Take the news that a participant's stream to the clock has ended."""
-        self._left.setdefault(name, self._wall())
+        self._due.setdefault(name, self._wall() + REJOIN_WITHIN)
 
     def saw_clock(self) -> None:
         """Take any news of the clock: it is alive."""
@@ -144,7 +149,7 @@ class Recovery:
 
     def returned(self, name: str) -> None:
         """Take the news that a participant has joined, that the clock listens, or the broker."""
-        self._left.pop(name, None)
+        self._due.pop(name, None)
         now = self._wall()
         for loss in self.losses:
             if loss.who == name and loss.seconds is None:
@@ -175,7 +180,7 @@ class Recovery:
                 continue
             if is_loss(code):
                 self._lose(name, f"ended with exit code {code}")
-            elif code is None and now > self._left.get(name, now) + REJOIN_WITHIN:
+            elif code is None and now > self._due.get(name, now):
                 self._lose(name, "was cut off, or hung")
         clock = self._testbed.participants.get(CLOCK)
         if clock and clock.has_reported_port and clock.process.poll() is None:
@@ -200,7 +205,7 @@ class Recovery:
         now = self._wall()
         loss = Loss(name, how, self.now, now - self._begin, now)
         self.losses.append(loss)
-        self._left.pop(name, None)
+        self._due.pop(name, None)
         self._testbed.log("launcher", f"{name} is lost at simulated time {self.now:.6g}: it {how}")
         recent = [each for each in self.losses if each.who == name and each.noticed > now - WITHIN]
         if len(recent) >= MOST_LOSSES:
