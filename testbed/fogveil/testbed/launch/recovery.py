@@ -32,6 +32,9 @@ CLOCK_ANSWERS_WITHIN = 10.0
 """Seconds in which a clock must have given a sign of life, of which it is asked for several."""
 SUSPECT_AGAIN = 5.0
 """Seconds after a start in which nobody is suspected to hang: reports may be older than it."""
+SUSPECT_BROKER_AGAIN = 30.0
+"""The same for a broker that was started again: a client whose look-up of its name hangs takes
+long to find it, and would never do so were it started again meanwhile."""
 
 
 class AgentLostError(InfrastructureError):
@@ -144,7 +147,9 @@ class Recovery:
 
     def suspect(self, name: str) -> None:
         """Take the news that somebody waits for a participant, or the broker, in vain."""
-        if self._wall() > self._started[name] + SUSPECT_AGAIN:
+        restarted = name == BROKER and any(loss.who == BROKER for loss in self.losses)
+        patience = SUSPECT_BROKER_AGAIN if restarted else SUSPECT_AGAIN
+        if self._wall() > self._started[name] + patience:
             self._lose(name, "does not answer")
 
     def returned(self, name: str) -> None:
