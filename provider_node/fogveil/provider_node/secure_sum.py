@@ -34,7 +34,8 @@ NO_EPOCH = -1
 class SecureSum:
     """One provider at level `total`.
 
-    Only the present epoch's keys are kept: nobody can be asked for a share of an earlier one.
+    Only the present epoch's keys are at hand: nobody can be asked for a share of an earlier one. A
+    member that may be lost has those of all epochs in its store, for it will go through them again.
     """
 
     def __init__(self, settings: ProviderSettings) -> None:
